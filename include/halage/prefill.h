@@ -1,0 +1,47 @@
+/*
+ * The prefill machine: takes requests, learns chunks before each forward pass, and asks for the
+ * writes of a layer once that layer's fact is in. Pure: no I/O, thread, clock, allocation, log.
+ */
+#ifndef HALAGE_PREFILL_H
+#define HALAGE_PREFILL_H
+
+#include "action.h"
+#include "event.h"
+
+struct hlg_prefill;
+
+struct hlg_prefill_config {
+    struct hlg_limits limits;
+    struct hlg_layout layout;
+    uint32_t rails;       /* of each lane */
+    uint64_t node;        /* identity, stable over restarts */
+    uint64_t incarnation; /* unique to this run */
+    uint8_t fingerprint[HLG_FINGERPRINT_BYTES];
+};
+
+/*
+ * Counter words. Word w is the stage's (layout.all_reduce: w = pool * stages + stage) or the lane's
+ * (otherwise: w = lane). It holds forward << 8 | layers done of its stage, in order of global layer
+ * number, and one more for the context. Forward numbers go upward from 1 within 2^23 of each other,
+ * mod 2^24, 0 skipped.
+ */
+uint32_t hlg_prefill_words(const struct hlg_layout *layout);
+
+/* Bytes that init needs; 0 when the config breaks a limit. */
+size_t hlg_prefill_size(const struct hlg_prefill_config *config);
+/* Makes a machine in `memory` ([size] bytes, max_align_t aligned, the caller's). */
+struct hlg_prefill *hlg_prefill_init(void *memory, const struct hlg_prefill_config *config);
+
+/* Take one event. Returns 0, or a negated enum hlg_error with the machine unchanged. */
+int hlg_prefill_handle(struct hlg_prefill *p, const struct hlg_event *event);
+/* Pull an action of one of `kinds`; WRITE only for `lane`. Returns 1 with *action, or 0. */
+int hlg_prefill_next(struct hlg_prefill *p, uint32_t lane, unsigned kinds,
+                     struct hlg_action *action);
+/* When it wants the time next, or HLG_TIME_NEVER. */
+hlg_time hlg_prefill_deadline(const struct hlg_prefill *p);
+/* Recounts every invariant from scratch; aborts by assertion at the first that is broken. */
+int hlg_prefill_check(const struct hlg_prefill *p);
+/* Requests open, for drain and idleness. */
+uint32_t hlg_prefill_open(const struct hlg_prefill *p);
+
+#endif
