@@ -149,6 +149,8 @@ struct hlg_fabric {
                 struct hlg_transport **out);
     /* Capabilities of the endpoints that open would make. */
     void (*query)(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps);
+    /* The clock of those endpoints, which runs before the first is open. */
+    hlg_time (*now)(struct hlg_fabric *fabric);
     uint32_t rails; /* rails of each lane */
 };
 
