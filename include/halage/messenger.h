@@ -272,7 +272,7 @@ enum hlg_command_kind {
     HLG_COMMAND_DISCONNECT,
 };
 
-#define HLG_REPORT_TEXT_BYTES 192u
+#define HLG_REPORT_TEXT_BYTES 256u
 
 /* Plain data of fixed size, without pointers. Fields that a kind has no use for are 0. */
 struct hlg_report {

@@ -170,7 +170,7 @@ static void fill_numbers(struct hlg_pump *p, const struct hlg_pump_config *confi
        machine must know, since it says when credit is due. */
     uint32_t sharers = hlg_div_ceil(p->limits.peers_max, p->domain_count);
     p->limits.window_pieces =
-        hlg_min_u32(p->limits.window_pieces, hlg_max_u32(1, p->caps.cq_depth / sharers));
+        hlg_min_u32(p->limits.window_pieces, hlg_max_u32(2, p->caps.cq_depth / sharers));
 }
 
 static const char *find_fault(const struct hlg_pump_config *config)
