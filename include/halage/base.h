@@ -125,6 +125,11 @@ static inline uint32_t hlg_max_u32(uint32_t a, uint32_t b)
     return a > b ? a : b;
 }
 
+static inline hlg_time hlg_min_time(hlg_time a, hlg_time b)
+{
+    return a < b ? a : b;
+}
+
 /* Narrows a number that is known to fit. */
 static inline uint32_t hlg_u32(uint64_t value)
 {

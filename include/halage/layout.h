@@ -56,13 +56,18 @@ struct hlg_layout {
 
 #define HLG_PIECE_BYTES_DEFAULT (1u << 20)
 
+/* Bounds of a page of one plane on one rank: its bytes, and page_tokens times the pieces that one
+ * token's bytes on the rank are cut into. Slices thus count in 32 bits, over a block of pages too. */
+#define HLG_PAGE_BYTES_MAX  (1u << 31)
+#define HLG_PAGE_PIECES_MAX (1u << 20)
+
 /*
  * Why two layouts, or one, cannot be used. Numbers only, so that it can travel in BYE and read the
- * same on both sides; hlg_refusal_text() (trace.h) makes the sentence.
+ * same on both sides; hlg_refusal_text() (refusal.h) makes the sentence.
  */
 enum hlg_refusal_code {
     HLG_REFUSAL_NONE = 0,
-    HLG_REFUSAL_RANGE,       /* field `a` of group `b` is out of range: value `c` */
+    HLG_REFUSAL_RANGE,       /* field `a` of group `b`, or of the layout (HLG_NONE): value `c` */
     HLG_REFUSAL_HEADS_TP,    /* group `a`: `b` KV heads and TP `c`: neither divides the other */
     HLG_REFUSAL_STAGES,      /* stage `a` ends at layer `b` of `c` */
     HLG_REFUSAL_GROUPS,      /* source has `a` groups, target `b` */

@@ -82,8 +82,9 @@ bool hlg_plan_moves_layer(const struct hlg_plan *plan, const struct hlg_slice *s
  * pages        [groups] pages asked, a context group included (1, or 0 when no context is due)
  * kind         enum hlg_group_kind to count, or HLG_NONE for both
  *
- * Only slices of ranks that the source node hosts count (source.rank_begin..rank_limit).
- * Both sides compute this alone and must agree (I2). Pure; O(slices * layers).
+ * Only slices between ranks that their nodes host count (rank_begin..rank_limit of both layouts).
+ * Both sides compute this alone and must agree (I2). UINT64_MAX stands for more than fits.
+ * Pure; O(slices * layers).
  */
 uint64_t hlg_plan_pieces(const struct hlg_plan *plan, uint32_t offset, uint32_t target_rank,
                          const uint32_t *pages, uint32_t kind);

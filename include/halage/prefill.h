@@ -44,4 +44,15 @@ int hlg_prefill_check(const struct hlg_prefill *p);
 /* Requests open, for drain and idleness. */
 uint32_t hlg_prefill_open(const struct hlg_prefill *p);
 
+/* Since init. A layer of a chunk on one rank is early when all its writes were taken before the
+ * engine ended that forward; the last layer of each stage is left out, and so are cached pages. */
+struct hlg_prefill_stats {
+    uint64_t layers_early;
+    uint64_t layers_late;
+    uint64_t requests;
+    uint64_t sent;
+    uint64_t stopped;
+};
+void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *stats);
+
 #endif

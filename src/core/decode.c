@@ -1,0 +1,1038 @@
+#include "imm.h"
+#include "owner.h"
+#include "session.h"
+#include "timer.h"
+#include <halage/decode.h>
+#include <halage/handoff.h>
+#include <halage/replica.h>
+
+enum request_state {
+    REQUEST_FREE = 0,
+    REQUEST_PLANNED,   /* a REQUEST waits to be sent */
+    REQUEST_SENT,      /* all are sent; nothing landed yet */
+    REQUEST_RECEIVING, /* something landed */
+    REQUEST_FLUSHING,  /* all landed; not yet visible to the device */
+    REQUEST_READY,     /* until the engine releases it */
+    REQUEST_QUARANTINED, /* FAILED was said; until every source is fenced */
+};
+
+/* One prefill node that writes for a request. */
+struct source {
+    uint32_t peer;
+    uint64_t serial; /* of the peer's session that the REQUEST belongs to */
+    uint32_t slot;
+    uint32_t offset; /* replica offset */
+    bool sent;       /* the peer may have seen the REQUEST */
+    bool accepted;
+    bool fenced; /* nothing of it can land any more */
+    bool lost;   /* the session ended and its domain could not be closed for certain */
+};
+
+struct request {
+    uint32_t state;
+    uint32_t uses; /* high half of the handle */
+    uint32_t reason;
+    uint32_t pool;
+    uint32_t tokens;
+    uint32_t source_count;
+    struct source sources[HLG_SOURCES_MAX];
+    uint32_t page_list;  /* owner map */
+    uint32_t flush_next; /* FLUSHING and not yet asked for */
+    uint32_t prompt_bytes;
+    const uint8_t *prompt;                       /* the caller's, until sent or terminal */
+    struct hlg_page_list groups[HLG_GROUPS_MAX]; /* likewise */
+    uint32_t id_bytes;
+    uint8_t id[HLG_REQUEST_ID_BYTES_MAX];
+    uint64_t bytes;
+    hlg_time deadline;
+    hlg_time submitted;
+    hlg_time accepted;
+    hlg_time first_piece;
+    hlg_time last_piece;
+};
+
+/* Immediates taken from one rail of ours, of one peer. */
+struct taken {
+    uint64_t pieces;
+    uint64_t told; /* in the last CREDIT */
+};
+
+struct hlg_decode {
+    struct hlg_decode_config config;
+    struct sessions sessions;
+    struct owners owners;
+    struct slots slots;
+    struct timers timers; /* by request: its deadline; QUARANTINED: wait for FENCED */
+    struct request *requests;
+    uint32_t free_head;
+    uint32_t *free_next; /* [requests_max] */
+    uint32_t open_count;
+    uint32_t flush_head;
+    uint32_t flush_tail;
+    uint64_t number; /* of the last REQUEST */
+    hlg_handle submitted;
+    uint32_t rails;         /* lanes * rails of each lane */
+    struct taken *taken;    /* [peers_max][rails] */
+    bool *credit_waits;     /* [peers_max] a CREDIT is queued */
+    struct hlg_credit_entry *entries; /* [rails], of the CREDIT being pulled */
+};
+
+static void lay_out(struct hlg_decode *d, struct carve *c, const struct hlg_decode_config *config)
+{
+    const struct hlg_limits *limits = &config->limits;
+    uint32_t slots = hlg_min_u32(HLG_SLOTS_MAX, limits->requests_max * limits->sources_max);
+    struct session_config session = {.limits = &d->config.limits,
+                                     .layout = &d->config.layout,
+                                     .fingerprint = d->config.fingerprint,
+                                     .role = HLG_ROLE_DECODE,
+                                     .node = config->node,
+                                     .incarnation = config->incarnation};
+
+    d->rails = hlg_layout_lanes(&config->layout) * config->rails;
+    sessions_init(&d->sessions, c, &session);
+    owners_init(&d->owners, c, &d->config.layout);
+    slots_init(&d->slots, c, slots);
+    timers_init(&d->timers, c, limits->requests_max);
+    d->requests = carve_array(c, limits->requests_max, sizeof *d->requests);
+    d->free_next = carve_array(c, limits->requests_max, sizeof *d->free_next);
+    d->taken = carve_array(c, (size_t)limits->peers_max * d->rails, sizeof *d->taken);
+    d->credit_waits = carve_array(c, limits->peers_max, sizeof *d->credit_waits);
+    d->entries = carve_array(c, d->rails, sizeof *d->entries);
+}
+
+static bool config_fits(const struct hlg_decode_config *config)
+{
+    const struct hlg_limits *limits = &config->limits;
+    struct hlg_refusal why;
+
+    return hlg_layout_check(&config->layout, &why) == 0 && config->rails >= 1 &&
+           config->rails <= limits->rails_max && limits->rails_max <= HLG_RAILS_MAX &&
+           hlg_layout_lanes(&config->layout) <= limits->lanes_max &&
+           limits->lanes_max <= HLG_RANKS_MAX && limits->requests_max >= 1 &&
+           limits->requests_max < HLG_SLOTS_MAX && limits->peers_max >= 1 &&
+           limits->sources_max >= 1 && limits->sources_max <= HLG_SOURCES_MAX &&
+           limits->window_pieces >= 2;
+}
+
+size_t hlg_decode_size(const struct hlg_decode_config *config)
+{
+    struct hlg_decode measured = {.config = *config};
+    struct carve c = {0};
+
+    if (!config_fits(config)) {
+        return 0;
+    }
+    carve_array(&c, 1, sizeof measured);
+    lay_out(&measured, &c, config);
+    return c.used;
+}
+
+struct hlg_decode *hlg_decode_init(void *memory, const struct hlg_decode_config *config)
+{
+    struct carve c = {.base = memory};
+
+    HLG_ASSERT(config_fits(config));
+    struct hlg_decode *d = carve_array(&c, 1, sizeof *d);
+    d->config = *config;
+    lay_out(d, &c, config);
+    d->free_head = HLG_NONE;
+    d->flush_head = HLG_NONE;
+    d->flush_tail = HLG_NONE;
+    for (uint32_t i = config->limits.requests_max; i > 0; i--) {
+        d->free_next[i - 1] = d->free_head;
+        d->free_head = i - 1;
+    }
+    return d;
+}
+
+static uint32_t index_of(const struct hlg_decode *d, const struct request *r)
+{
+    return (uint32_t)(r - d->requests);
+}
+
+static hlg_handle handle_of(const struct hlg_decode *d, const struct request *r)
+{
+    return (uint64_t)r->uses << 32 | index_of(d, r);
+}
+
+static struct request *find(struct hlg_decode *d, hlg_handle handle)
+{
+    uint32_t index = (uint32_t)handle;
+
+    if (index >= d->config.limits.requests_max) {
+        return NULL;
+    }
+    struct request *r = &d->requests[index];
+    return r->state != REQUEST_FREE && r->uses == (uint32_t)(handle >> 32) ? r : NULL;
+}
+
+static struct hlg_notice *notice(struct hlg_decode *d, const struct request *r, uint32_t kind)
+{
+    struct hlg_notice *n = sessions_notice(
+        &d->sessions, kind, r->source_count > 0 ? r->sources[0].peer : HLG_NONE);
+
+    n->request = handle_of(d, r);
+    n->reason = r->reason;
+    n->id_bytes = r->id_bytes;
+    memcpy(n->id, r->id, r->id_bytes);
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        const struct slot *slot = &d->slots.slots[r->sources[i].slot];
+        n->pieces_expected += slot->expected;
+        n->pieces_counted += slot->counted;
+    }
+    n->bytes = r->bytes;
+    n->submitted = r->submitted;
+    n->accepted = r->accepted;
+    n->first_piece = r->first_piece;
+    n->last_piece = r->last_piece;
+    return n;
+}
+
+/* The record's end: slots and pages share one fate. */
+static void end(struct hlg_decode *d, struct request *r, bool poisoned)
+{
+    uint32_t index = index_of(d, r);
+
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        slots_close(&d->slots, r->sources[i].slot, poisoned);
+    }
+    if (poisoned) {
+        uint64_t number = r->source_count > 0 ? d->slots.slots[r->sources[0].slot].number : 0;
+        uint32_t pages = owners_poison(&d->owners, index, &r->page_list);
+        sessions_note(&d->sessions, HLG_NOTE_PAGES_POISONED, HLG_NONE, number, pages, 0);
+    } else {
+        owners_release(&d->owners, index, &r->page_list);
+    }
+    timers_clear(&d->timers, index);
+    r->state = REQUEST_FREE;
+    d->free_next[index] = d->free_head;
+    d->free_head = index;
+    d->open_count--;
+}
+
+/* After FAILED: pages return once every source is fenced (I1). */
+static void settle(struct hlg_decode *d, struct request *r)
+{
+    bool lost = false;
+
+    HLG_ASSERT(r->state == REQUEST_QUARANTINED);
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        if (!r->sources[i].fenced && !r->sources[i].lost) {
+            return;
+        }
+        lost = lost || r->sources[i].lost;
+    }
+    notice(d, r, lost ? HLG_NOTICE_POISONED : HLG_NOTICE_RETURNED);
+    end(d, r, lost);
+}
+
+static void send_answer(struct hlg_decode *d, const struct source *source, uint32_t kind)
+{
+    struct outgoing out = {
+        .kind = kind,
+        .answer = {.number = d->slots.slots[source->slot].number,
+                   .incarnation = d->config.incarnation,
+                   .session = source->serial},
+    };
+
+    sessions_send(&d->sessions, source->peer, &out);
+}
+
+/* Leave the list of requests that wait for a FLUSH. */
+static void unlist_flush(struct hlg_decode *d, struct request *r)
+{
+    uint32_t index = index_of(d, r);
+    uint32_t before = HLG_NONE;
+
+    for (uint32_t i = d->flush_head; i != HLG_NONE; i = d->requests[i].flush_next) {
+        if (i == index) {
+            if (before == HLG_NONE) {
+                d->flush_head = r->flush_next;
+            } else {
+                d->requests[before].flush_next = r->flush_next;
+            }
+            d->flush_tail = d->flush_tail == index ? before : d->flush_tail;
+            return;
+        }
+        before = i;
+    }
+}
+
+/* The one terminal event of a request that did not come whole. */
+static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason,
+                 hlg_time retry_after_ns)
+{
+    HLG_ASSERT(r->state != REQUEST_FREE && r->state != REQUEST_READY);
+    if (r->state == REQUEST_QUARANTINED) {
+        return;
+    }
+    if (r->state == REQUEST_FLUSHING) {
+        unlist_flush(d, r);
+    }
+    r->state = REQUEST_QUARANTINED;
+    r->reason = (uint32_t)reason;
+    notice(d, r, HLG_NOTICE_FAILED)->retry_after_ns = retry_after_ns;
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        struct source *source = &r->sources[i];
+        if (!source->sent) {
+            source->fenced = true; /* its REQUEST is dropped unsent */
+        } else if (!source->fenced) {
+            send_answer(d, source, HLG_MESSAGE_CANCEL);
+        }
+    }
+    timers_set(&d->timers, index_of(d, r), d->sessions.now + d->config.limits.fence_ns);
+    settle(d, r);
+}
+
+static void ready(struct hlg_decode *d, struct request *r)
+{
+    r->state = REQUEST_READY;
+    timers_clear(&d->timers, index_of(d, r));
+    notice(d, r, HLG_NOTICE_READY);
+}
+
+/* All pieces of all sources are in: flush if the device needs it, else the request is whole. */
+static void complete(struct hlg_decode *d, struct request *r)
+{
+    uint32_t index = index_of(d, r);
+
+    if (!d->config.flush) {
+        ready(d, r);
+        return;
+    }
+    r->state = REQUEST_FLUSHING;
+    r->flush_next = HLG_NONE;
+    if (d->flush_tail == HLG_NONE) {
+        d->flush_head = index;
+    } else {
+        d->requests[d->flush_tail].flush_next = index;
+    }
+    d->flush_tail = index;
+}
+
+static bool is_whole(const struct hlg_decode *d, const struct request *r)
+{
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        const struct slot *slot = &d->slots.slots[r->sources[i].slot];
+        if (slot->counted != slot->expected) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* ---- SUBMIT ------------------------------------------------------------------------------- */
+
+/* Whether the submit is sound by itself; adds up the pages that it asks of paged groups. */
+static int check_submit(const struct hlg_decode *d, const struct hlg_event_submit *e,
+                        uint64_t *asked)
+{
+    const struct hlg_layout *layout = &d->config.layout;
+    uint64_t pages = 0;
+
+    if (e->tokens < 1 || e->tokens > HLG_TOKENS_MAX || e->pool >= layout->pools ||
+        e->id_bytes > HLG_REQUEST_ID_BYTES_MAX || e->source_count > d->config.limits.sources_max ||
+        e->prompt_bytes > d->config.limits.prompt_bytes_max) {
+        return -HLG_EINVAL;
+    }
+    uint32_t tokens = hlg_handoff_prefill_tokens(e->tokens);
+    for (uint32_t g = 0; g < layout->group_count; g++) {
+        const struct hlg_page_list *list = &e->groups[g];
+        if (layout->groups[g].kind == HLG_GROUP_CONTEXT) {
+            if (list->first != 0 || list->count > 1 || (list->count == 0 && tokens > 0)) {
+                return -HLG_EINVAL;
+            }
+        } else {
+            uint64_t sum = (uint64_t)list->first + list->count;
+            if (sum != hlg_layout_pages(layout, g, tokens)) {
+                return -HLG_EINVAL;
+            }
+            pages += list->count;
+        }
+    }
+    *asked = pages;
+    return 0;
+}
+
+static int check_peers(const struct hlg_decode *d, const struct hlg_event_submit *e)
+{
+    if (e->source_count == 0) {
+        return -HLG_EINVAL;
+    }
+    for (uint32_t i = 0; i < e->source_count; i++) {
+        if (!sessions_up(&d->sessions, e->peers[i]) ||
+            d->sessions.peers[e->peers[i]].draining) {
+            return -HLG_EPEER;
+        }
+        for (uint32_t j = 0; j < i; j++) {
+            if (e->peers[j] == e->peers[i]) {
+                return -HLG_EINVAL;
+            }
+        }
+    }
+    return 0;
+}
+
+/* Bytes that one source writes for a request. */
+static uint64_t planned_bytes(const struct hlg_plan *plan, uint32_t offset, const uint32_t *pages)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < plan->slice_count; i++) {
+        const struct hlg_slice *slice = &plan->slices[i];
+        if (pages[slice->group] == 0 || slice->source_rank < plan->source.rank_begin ||
+            slice->source_rank >= plan->source.rank_limit || !hlg_plan_uses(plan, slice, offset)) {
+            continue;
+        }
+        uint64_t layers = 0;
+        for (uint32_t layer = 0; layer <= plan->source.layers; layer++) {
+            layers += hlg_plan_moves_layer(plan, slice, layer);
+        }
+        bytes += layers * pages[slice->group] * slice->count * slice->bytes;
+    }
+    return bytes;
+}
+
+/* Open a slot for each source and queue its REQUEST. The caller made sure that slots suffice. */
+static void add_sources(struct hlg_decode *d, struct request *r, const struct hlg_event_submit *e)
+{
+    uint32_t pages[HLG_GROUPS_MAX] = {0};
+
+    for (uint32_t g = 0; g < d->config.layout.group_count; g++) {
+        pages[g] = e->groups[g].count;
+    }
+    for (uint32_t i = 0; i < e->source_count; i++) {
+        struct session *peer = &d->sessions.peers[e->peers[i]];
+        uint32_t offset = hlg_replica_offset(e->random, peer->plan.offset_count);
+        uint64_t expected = hlg_plan_pieces(&peer->plan, offset, HLG_NONE, pages, HLG_NONE);
+        uint32_t slot = slots_open(&d->slots, index_of(d, r), (uint16_t)i, ++d->number, expected);
+        HLG_ASSERT(slot != HLG_NONE);
+        r->sources[i] = (struct source){
+            .peer = e->peers[i], .serial = peer->serial, .slot = slot, .offset = offset};
+        r->source_count = i + 1;
+        r->bytes += planned_bytes(&peer->plan, offset, pages);
+    }
+    for (uint32_t i = 0; i < e->source_count; i++) {
+        sessions_send(&d->sessions, e->peers[i],
+                      &(struct outgoing){.kind = HLG_MESSAGE_REQUEST,
+                                         .slot = r->sources[i].slot,
+                                         .answer = {.number = d->slots.slots[r->sources[i].slot]
+                                                                  .number}});
+    }
+}
+
+static int take_pages(struct hlg_decode *d, struct request *r, const struct hlg_event_submit *e)
+{
+    for (uint32_t g = 0; g < d->config.layout.group_count; g++) {
+        int error = owners_take(&d->owners, index_of(d, r), e->pool, g, e->groups[g].pages,
+                                e->groups[g].count, &r->page_list);
+        if (error != 0) {
+            owners_release(&d->owners, index_of(d, r), &r->page_list);
+            return error;
+        }
+    }
+    return 0;
+}
+
+static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
+{
+    uint64_t asked = 0;
+    int error = check_submit(d, e, &asked);
+    if (error != 0) {
+        return error;
+    }
+    bool needs = hlg_handoff_needs_prefill(&d->config.layout, e->tokens, asked);
+    error = needs ? check_peers(d, e) : 0;
+    if (error != 0) {
+        return error;
+    }
+    if (d->free_head == HLG_NONE || (needs && d->slots.free_count < e->source_count)) {
+        return -HLG_ELIMIT;
+    }
+    struct request *r = &d->requests[d->free_head];
+    uint32_t uses = r->uses + 1;
+    *r = (struct request){.uses = uses == 0 ? 1 : uses, .page_list = HLG_NONE};
+    error = take_pages(d, r, e);
+    if (error != 0) {
+        return error;
+    }
+    d->free_head = d->free_next[index_of(d, r)];
+    d->open_count++;
+    r->state = REQUEST_PLANNED;
+    r->pool = e->pool;
+    r->tokens = e->tokens;
+    r->prompt = e->prompt;
+    r->prompt_bytes = e->prompt_bytes;
+    memcpy(r->groups, e->groups, sizeof r->groups);
+    r->id_bytes = e->id_bytes;
+    memcpy(r->id, e->id, e->id_bytes);
+    r->submitted = d->sessions.now;
+    bool endless = e->ttl_ns >= HLG_TIME_NEVER - d->sessions.now;
+    r->deadline = endless ? HLG_TIME_NEVER : d->sessions.now + e->ttl_ns;
+    timers_set(&d->timers, index_of(d, r), r->deadline);
+    d->submitted = handle_of(d, r);
+    if (!needs) {
+        ready(d, r);
+        return 0;
+    }
+    add_sources(d, r, e);
+    if (is_whole(d, r)) {
+        complete(d, r); /* no source has anything to write */
+    }
+    return 0;
+}
+
+/* ---- immediates --------------------------------------------------------------------------- */
+
+/* Whose window an immediate came out of: its request's source, or else a peer of that domain. */
+static uint32_t credited_peer(const struct hlg_decode *d, const struct hlg_event_imm *e)
+{
+    const struct slot *slot = &d->slots.slots[hlg_imm_slot(e->imm)];
+
+    if (hlg_imm_slot(e->imm) < d->slots.capacity && slot->state == SLOT_OPEN &&
+        slot->generation == hlg_imm_generation(e->imm)) {
+        const struct source *source = &d->requests[slot->request].sources[slot->source];
+        const struct session *peer = &d->sessions.peers[source->peer];
+        return peer->serial == source->serial ? source->peer : HLG_NONE;
+    }
+    for (uint32_t i = 0; i < d->config.limits.peers_max; i++) {
+        if (sessions_up(&d->sessions, i) && d->sessions.peers[i].domain == e->domain) {
+            return i;
+        }
+    }
+    return HLG_NONE;
+}
+
+static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
+{
+    uint32_t peer = credited_peer(d, e);
+
+    if (peer == HLG_NONE) {
+        return;
+    }
+    HLG_ASSERT(e->rail < d->config.rails && e->lane < d->rails / d->config.rails);
+    struct taken *taken = &d->taken[peer * d->rails + e->lane * d->config.rails + e->rail];
+    taken->pieces += e->immediates;
+    if (taken->pieces - taken->told >= d->config.limits.window_pieces / 2 &&
+        !d->credit_waits[peer] && sessions_up(&d->sessions, peer)) {
+        d->credit_waits[peer] = true;
+        sessions_send(&d->sessions, peer, &(struct outgoing){.kind = HLG_MESSAGE_CREDIT});
+    }
+}
+
+/* Count pieces of an open slot. */
+static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
+{
+    struct request *r = &d->requests[slot->request];
+    struct source *source = &r->sources[slot->source];
+
+    slot->counted += pieces;
+    if (r->state == REQUEST_QUARANTINED) {
+        sessions_note(&d->sessions, HLG_NOTE_IMM_LATE, source->peer, slot->number, pieces, 0);
+        return;
+    }
+    if (!source->sent) {
+        sessions_note(&d->sessions, HLG_NOTE_IMM_EARLY, source->peer, slot->number, pieces, 0);
+    }
+    if (r->first_piece == 0) {
+        r->first_piece = d->sessions.now;
+    }
+    r->last_piece = d->sessions.now;
+    if (slot->counted > slot->expected) {
+        sessions_note(&d->sessions, HLG_NOTE_IMM_EXCESS, source->peer, slot->number,
+                      slot->expected, slot->counted);
+        if (r->state != REQUEST_READY) {
+            fail(d, r, HLG_REASON_PROTOCOL, 0);
+        }
+        sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        return;
+    }
+    if (r->state == REQUEST_SENT) {
+        r->state = REQUEST_RECEIVING;
+    }
+    if (is_whole(d, r)) {
+        complete(d, r);
+    }
+}
+
+static int on_imm(struct hlg_decode *d, const struct hlg_event_imm *e)
+{
+    uint32_t index = hlg_imm_slot(e->imm);
+
+    if (e->lane >= hlg_layout_lanes(&d->config.layout) || e->rail >= d->config.rails) {
+        return -HLG_EINVAL;
+    }
+    give_credit(d, e);
+    if (index >= d->slots.capacity || !d->slots.slots[index].used) {
+        sessions_note(&d->sessions, HLG_NOTE_IMM_UNKNOWN, HLG_NONE, e->imm, e->pieces, 0);
+        return 0;
+    }
+    struct slot *slot = &d->slots.slots[index];
+    if (slot->state != SLOT_OPEN || slot->generation != hlg_imm_generation(e->imm)) {
+        sessions_note(&d->sessions, HLG_NOTE_IMM_STALE, HLG_NONE, e->imm, e->pieces, 0);
+        return 0;
+    }
+    if (e->pieces > 0) {
+        count(d, slot, e->pieces);
+    }
+    return 0;
+}
+
+/* ---- messages ----------------------------------------------------------------------------- */
+
+static void on_accept(struct hlg_decode *d, struct request *r, struct source *source,
+                      const struct hlg_answer *answer)
+{
+    const struct slot *slot = &d->slots.slots[source->slot];
+
+    if (answer->pieces != slot->expected) {
+        sessions_note(&d->sessions, HLG_NOTE_PIECES_DIFFER, source->peer, slot->number,
+                      slot->expected, answer->pieces);
+        if (r->state != REQUEST_READY) {
+            fail(d, r, HLG_REASON_PROTOCOL, 0);
+        }
+        return;
+    }
+    source->accepted = true;
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        if (!r->sources[i].accepted) {
+            return;
+        }
+    }
+    if (r->accepted == 0 && r->state != REQUEST_QUARANTINED) {
+        r->accepted = d->sessions.now;
+        notice(d, r, HLG_NOTICE_ACCEPTED);
+    }
+}
+
+/* REJECT, FENCED and FAILED: this source writes no more, or is about to say so. */
+static void on_end_of_source(struct hlg_decode *d, struct request *r, struct source *source,
+                             uint32_t kind, const struct hlg_answer *answer)
+{
+    enum hlg_reason reason = HLG_REASON_PEER;
+
+    if (kind == HLG_MESSAGE_REJECT) {
+        reason = answer->reason == HLG_REASON_PROTOCOL ? HLG_REASON_PROTOCOL
+                                                       : HLG_REASON_REJECTED;
+    } else if (kind == HLG_MESSAGE_FAILED && answer->reason > HLG_REASON_NONE &&
+               answer->reason <= HLG_REASON_PREEMPTED) {
+        reason = (enum hlg_reason)answer->reason;
+    }
+    if (kind != HLG_MESSAGE_FAILED) {
+        source->fenced = true;
+    }
+    if (r->state == REQUEST_READY) {
+        return; /* whole all the same: immediates alone complete a request */
+    }
+    if (r->state == REQUEST_QUARANTINED) {
+        settle(d, r);
+    } else {
+        fail(d, r, reason, answer->retry_after_ns);
+    }
+}
+
+static void on_answer(struct hlg_decode *d, uint32_t peer, uint32_t kind,
+                      const struct hlg_answer *answer)
+{
+    uint32_t index = slots_find(&d->slots, answer->number);
+
+    if (index == HLG_NONE) {
+        sessions_note(&d->sessions, HLG_NOTE_ANSWER_UNKNOWN, peer, kind, answer->number, 0);
+        return;
+    }
+    const struct slot *slot = &d->slots.slots[index];
+    struct request *r = &d->requests[slot->request];
+    struct source *source = &r->sources[slot->source];
+    const struct session *session = &d->sessions.peers[peer];
+    if (source->peer != peer || source->serial != session->serial || !source->sent ||
+        answer->incarnation != session->incarnation) {
+        sessions_note(&d->sessions, HLG_NOTE_ANSWER_FOREIGN, peer, kind, answer->number,
+                      answer->incarnation);
+        return;
+    }
+    if (kind == HLG_MESSAGE_ACCEPT) {
+        on_accept(d, r, source, answer);
+    } else {
+        on_end_of_source(d, r, source, kind, answer);
+    }
+}
+
+static int on_message(struct hlg_decode *d, const struct hlg_event_peer *e)
+{
+    if (e->peer >= d->config.limits.peers_max) {
+        return -HLG_EINVAL;
+    }
+    if (sessions_message(&d->sessions, e) != 0) {
+        return 0;
+    }
+    switch ((enum hlg_message_kind)e->message->kind) {
+    case HLG_MESSAGE_ACCEPT:
+    case HLG_MESSAGE_REJECT:
+    case HLG_MESSAGE_FENCED:
+    case HLG_MESSAGE_FAILED:
+        on_answer(d, e->peer, e->message->kind, &e->message->answer);
+        return 0;
+    case HLG_MESSAGE_HELLO:
+    case HLG_MESSAGE_HEARTBEAT:
+    case HLG_MESSAGE_DRAIN:
+    case HLG_MESSAGE_BYE:
+        hlg_unreachable(); /* the sessions took it */
+    case HLG_MESSAGE_REQUEST:
+    case HLG_MESSAGE_CANCEL:
+    case HLG_MESSAGE_CREDIT:
+        break; /* a prefiller does not send these */
+    }
+    sessions_note(&d->sessions, HLG_NOTE_MESSAGE_UNEXPECTED, e->peer, e->message->kind, 0, 0);
+    sessions_end(&d->sessions, e->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+    return 0;
+}
+
+/* ---- the rest ----------------------------------------------------------------------------- */
+
+/* Each request's sources at a peer whose session ended (`closed` false) or whose fence domain is now
+ * closed (true; status 0 proves that nothing can land). */
+static void for_each_source(struct hlg_decode *d, uint32_t peer, bool closed, int32_t status)
+{
+    for (uint32_t i = 0; i < d->config.limits.requests_max; i++) {
+        struct request *r = &d->requests[i];
+        bool touched = false;
+        for (uint32_t k = 0; r->state != REQUEST_FREE && k < r->source_count; k++) {
+            struct source *source = &r->sources[k];
+            if (source->peer != peer || source->fenced || source->lost) {
+                continue;
+            }
+            touched = true;
+            if (closed && status == 0) {
+                source->fenced = true;
+            } else if (closed) {
+                source->lost = true;
+            }
+        }
+        if (!touched) {
+            continue;
+        }
+        if (!closed && r->state != REQUEST_READY) {
+            fail(d, r, HLG_REASON_PEER, 0);
+        } else if (closed && r->state == REQUEST_QUARANTINED) {
+            settle(d, r);
+        }
+    }
+}
+
+static int on_closed(struct hlg_decode *d, const struct hlg_event_peer *e)
+{
+    int error = sessions_closed(&d->sessions, e->peer);
+
+    if (error != 0) {
+        return error;
+    }
+    for_each_source(d, e->peer, true, e->status);
+    memset(&d->taken[e->peer * d->rails], 0, d->rails * sizeof *d->taken);
+    d->credit_waits[e->peer] = false;
+    return 0;
+}
+
+static void on_time(struct hlg_decode *d)
+{
+    sessions_time(&d->sessions);
+    for (;;) {
+        uint32_t index = timers_due(&d->timers, d->sessions.now);
+        if (index == HLG_NONE) {
+            return;
+        }
+        struct request *r = &d->requests[index];
+        if (r->state != REQUEST_QUARANTINED) {
+            fail(d, r, HLG_REASON_DEADLINE, 0);
+            continue;
+        }
+        for (uint32_t i = 0; i < r->source_count; i++) {
+            const struct source *source = &r->sources[i];
+            if (!source->fenced && sessions_up(&d->sessions, source->peer)) {
+                sessions_note(&d->sessions, HLG_NOTE_FENCE_TIMEOUT, source->peer,
+                              d->slots.slots[source->slot].number, 0, 0);
+                sessions_end(&d->sessions, source->peer, SESSION_END_FENCE, -HLG_EPEER);
+            }
+        }
+    }
+}
+
+static int on_request_event(struct hlg_decode *d, const struct hlg_event *event)
+{
+    struct request *r = find(d, event->request);
+
+    if (r == NULL) {
+        return -HLG_ESTALE;
+    }
+    if (event->kind == HLG_EVENT_FLUSHED) {
+        if (r->state == REQUEST_FLUSHING) {
+            ready(d, r);
+        }
+        return 0; /* it may have failed meanwhile */
+    }
+    if (event->kind == HLG_EVENT_RELEASE) {
+        if (r->state != REQUEST_READY) {
+            return -HLG_ESTATE;
+        }
+        end(d, r, false);
+        return 0;
+    }
+    if (r->state == REQUEST_READY || r->state == REQUEST_QUARANTINED) {
+        return -HLG_ESTATE;
+    }
+    fail(d, r, HLG_REASON_CANCELLED, 0);
+    return 0;
+}
+
+static int dispatch(struct hlg_decode *d, const struct hlg_event *event)
+{
+    switch ((enum hlg_event_kind)event->kind) {
+    case HLG_EVENT_TIME:
+        on_time(d);
+        return 0;
+    case HLG_EVENT_CHANNEL_UP:
+        return sessions_channel_up(&d->sessions, &event->peer);
+    case HLG_EVENT_MESSAGE:
+        return on_message(d, &event->peer);
+    case HLG_EVENT_PEER_OPENED:
+        return sessions_opened(&d->sessions, &event->peer);
+    case HLG_EVENT_PEER_DOWN:
+    case HLG_EVENT_DISCONNECT:
+        if (event->peer.peer >= d->config.limits.peers_max) {
+            return -HLG_EINVAL;
+        }
+        sessions_end(&d->sessions, event->peer.peer,
+                     event->kind == HLG_EVENT_DISCONNECT ? SESSION_END_ASKED
+                                                         : SESSION_END_CHANNEL,
+                     event->peer.status);
+        return 0;
+    case HLG_EVENT_PEER_CLOSED:
+        return on_closed(d, &event->peer);
+    case HLG_EVENT_SEND_REFUSED:
+    case HLG_EVENT_SEND_ROOM:
+        return 0; /* sessions_begin saw to it */
+    case HLG_EVENT_IMM:
+        return on_imm(d, &event->imm);
+    case HLG_EVENT_SUBMIT:
+        return on_submit(d, &event->submit);
+    case HLG_EVENT_FLUSHED:
+    case HLG_EVENT_CANCEL:
+    case HLG_EVENT_RELEASE:
+        return on_request_event(d, event);
+    case HLG_EVENT_TAKEN:
+    case HLG_EVENT_ROOM:
+    case HLG_EVENT_DONE_WRITE:
+    case HLG_EVENT_LAYER:
+    case HLG_EVENT_ADMIT:
+    case HLG_EVENT_REJECT:
+    case HLG_EVENT_CHUNK:
+    case HLG_EVENT_FORWARD_END:
+    case HLG_EVENT_FORWARD_ABORT:
+    case HLG_EVENT_DRAIN:
+        return -HLG_EINVAL; /* the prefill machine's */
+    }
+    return -HLG_EINVAL;
+}
+
+/* The REQUEST that the last `next` pulled was refused: the peer has not seen it. */
+static void unsent(struct hlg_decode *d, const struct hlg_event *event)
+{
+    if (event->kind != HLG_EVENT_SEND_REFUSED || event->peer.peer != d->sessions.sending) {
+        return;
+    }
+    const struct outgoing *out = &d->sessions.out[d->sessions.peers[event->peer.peer].out_head];
+    if (out->kind == HLG_MESSAGE_REQUEST) {
+        const struct slot *slot = &d->slots.slots[out->slot];
+        struct request *r = &d->requests[slot->request];
+        r->sources[slot->source].sent = false;
+        if (r->state == REQUEST_SENT) {
+            r->state = REQUEST_PLANNED;
+        }
+    }
+}
+
+int hlg_decode_handle(struct hlg_decode *d, const struct hlg_event *event)
+{
+    unsent(d, event);
+    sessions_begin(&d->sessions, event);
+    int error = dispatch(d, event);
+    for (uint32_t peer = sessions_take_ended(&d->sessions); peer != HLG_NONE;
+         peer = sessions_take_ended(&d->sessions)) {
+        for_each_source(d, peer, false, 0);
+    }
+    return error;
+}
+
+/* Make the REQUEST of a slot, or say that it is no longer wanted. */
+static bool fill_request(struct hlg_decode *d, const struct outgoing *out,
+                         struct hlg_request_message *m)
+{
+    const struct slot *slot = &d->slots.slots[out->slot];
+
+    if (slot->state != SLOT_OPEN || slot->number != out->answer.number) {
+        return false;
+    }
+    struct request *r = &d->requests[slot->request];
+    struct source *source = &r->sources[slot->source];
+    if (r->state != REQUEST_PLANNED && r->state != REQUEST_RECEIVING) {
+        return false;
+    }
+    *m = (struct hlg_request_message){
+        .number = slot->number,
+        .pool = r->pool,
+        .source = slot->source,
+        .source_count = r->source_count,
+        .slot = out->slot,
+        .generation = slot->generation,
+        .offset = source->offset,
+        .tokens = r->tokens,
+        .prompt_bytes = r->prompt_bytes,
+        .pieces = slot->expected,
+        .ttl_ns = r->deadline == HLG_TIME_NEVER ? HLG_TIME_NEVER
+                                                : r->deadline - hlg_min_time(r->deadline,
+                                                                             d->sessions.now),
+        .group_count = d->config.layout.group_count,
+        .id_bytes = r->id_bytes,
+        .prompt = r->prompt,
+    };
+    memcpy(m->groups, r->groups, sizeof m->groups);
+    memcpy(m->id, r->id, r->id_bytes);
+    source->sent = true;
+    bool all_sent = true;
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        all_sent = all_sent && r->sources[i].sent;
+    }
+    if (all_sent && r->state == REQUEST_PLANNED) {
+        r->state = REQUEST_SENT;
+    }
+    return true;
+}
+
+static void fill_credit(struct hlg_decode *d, uint32_t peer, struct hlg_credit *credit)
+{
+    struct taken *taken = &d->taken[peer * d->rails];
+
+    d->credit_waits[peer] = false;
+    for (uint32_t i = 0; i < d->rails; i++) {
+        d->entries[i] = (struct hlg_credit_entry){.lane = i / d->config.rails,
+                                                  .rail = i % d->config.rails,
+                                                  .pieces = taken[i].pieces};
+        taken[i].told = taken[i].pieces;
+    }
+    *credit = (struct hlg_credit){.count = d->rails, .entries = d->entries};
+}
+
+int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct hlg_action *action)
+{
+    const struct outgoing *out = NULL;
+
+    (void)lane; /* a decoder writes nothing */
+    while (sessions_next(&d->sessions, kinds, action, &out) != 0) {
+        if (out == NULL) {
+            return 1;
+        }
+        if (out->kind == HLG_MESSAGE_CREDIT) {
+            fill_credit(d, action->send.peer, &action->send.message.credit);
+        } else if (out->kind == HLG_MESSAGE_REQUEST &&
+                   !fill_request(d, out, &action->send.message.request)) {
+            sessions_unsend(&d->sessions);
+            continue;
+        }
+        return 1;
+    }
+    if ((kinds & HLG_ACTION_FLUSH) != 0 && d->flush_head != HLG_NONE) {
+        struct request *r = &d->requests[d->flush_head];
+        d->flush_head = r->flush_next;
+        if (d->flush_head == HLG_NONE) {
+            d->flush_tail = HLG_NONE;
+        }
+        *action = (struct hlg_action){.kind = HLG_ACTION_FLUSH, .request = handle_of(d, r)};
+        return 1;
+    }
+    return 0;
+}
+
+hlg_time hlg_decode_deadline(const struct hlg_decode *d)
+{
+    return hlg_min_time(d->sessions.deadline, timers_next(&d->timers));
+}
+
+uint32_t hlg_decode_open(const struct hlg_decode *d)
+{
+    return d->open_count;
+}
+
+hlg_handle hlg_decode_submitted(const struct hlg_decode *d)
+{
+    return d->submitted;
+}
+
+enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, uint32_t group,
+                                    uint32_t page, hlg_handle *owner)
+{
+    const struct owner_entry *entry =
+        &d->owners.entries[owners_entry(&d->owners, pool, group, page)];
+
+    *owner = 0;
+    if (entry->poisoned) {
+        return HLG_PAGE_POISONED;
+    }
+    if (entry->owner == HLG_NONE) {
+        return HLG_PAGE_FREE;
+    }
+    const struct request *r = &d->requests[entry->owner];
+    *owner = handle_of(d, r);
+    return r->state == REQUEST_QUARANTINED ? HLG_PAGE_QUARANTINED : HLG_PAGE_OWNED;
+}
+
+static void check_request(const struct hlg_decode *d, const struct request *r)
+{
+    uint32_t unfenced = 0;
+    uint32_t sent = 0;
+
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        const struct source *source = &r->sources[i];
+        const struct slot *slot = &d->slots.slots[source->slot];
+        HLG_ASSERT(slot->state == SLOT_OPEN && slot->request == index_of(d, r));
+        HLG_ASSERT(slot->source == i);
+        HLG_ASSERT(r->state == REQUEST_QUARANTINED || r->state == REQUEST_READY ||
+                   slot->counted <= slot->expected);
+        unfenced += !source->fenced && !source->lost;
+        sent += source->sent;
+    }
+    bool whole = is_whole(d, r);
+    HLG_ASSERT(r->state != REQUEST_PLANNED || sent < r->source_count);
+    HLG_ASSERT(r->state != REQUEST_SENT || sent == r->source_count);
+    HLG_ASSERT((r->state != REQUEST_SENT && r->state != REQUEST_RECEIVING) || !whole);
+    HLG_ASSERT(r->state != REQUEST_FLUSHING || whole);
+    HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0);
+    HLG_ASSERT((r->reason != HLG_REASON_NONE) == (r->state == REQUEST_QUARANTINED));
+}
+
+int hlg_decode_check(const struct hlg_decode *d)
+{
+    uint32_t open = 0;
+    uint32_t slots = 0;
+    uint32_t owned = 0;
+
+    sessions_check(&d->sessions);
+    owners_check(&d->owners);
+    slots_check(&d->slots);
+    timers_check(&d->timers);
+    for (uint32_t i = 0; i < d->config.limits.requests_max; i++) {
+        const struct request *r = &d->requests[i];
+        if (r->state == REQUEST_FREE) {
+            continue;
+        }
+        check_request(d, r);
+        open++;
+        slots += r->source_count;
+        for (uint32_t e = r->page_list; e != HLG_NONE; e = d->owners.entries[e].next) {
+            HLG_ASSERT(d->owners.entries[e].owner == i);
+            owned++;
+        }
+    }
+    HLG_ASSERT(open == d->open_count);
+    HLG_ASSERT(slots + d->slots.free_count + d->slots.poisoned_count == d->slots.capacity);
+    HLG_ASSERT(owned == d->owners.owned_count);
+    return 0;
+}

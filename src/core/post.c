@@ -1,0 +1,506 @@
+#include "post.h"
+
+/* Bytes that one peer may send before the next one's turn: some large pages, a fraction of a
+ * millisecond on a 400 Gbit/s rail. */
+#define TURN_BYTES (256u << 10)
+
+uint32_t post_word(const struct hlg_prefill *p, uint32_t pool, uint32_t rank)
+{
+    const struct hlg_layout *layout = &p->config.layout;
+
+    if (layout->all_reduce != 0) {
+        return pool * layout->stages + rank / layout->tp; /* floor: the rank's stage */
+    }
+    return hlg_layout_lane(layout, pool, rank);
+}
+
+static struct queue *queue_of(const struct hlg_prefill *p, uint32_t lane, uint32_t peer)
+{
+    return &p->queues[lane * p->config.limits.peers_max + peer];
+}
+
+static struct link *link_of(const struct hlg_prefill *p, uint32_t lane, uint32_t peer,
+                            uint32_t rail)
+{
+    return &p->links[(lane * p->config.limits.peers_max + peer) * p->config.rails + rail];
+}
+
+static struct window *window_of(const struct hlg_prefill *p, uint32_t peer, uint32_t lane,
+                                uint32_t rail)
+{
+    return &p->windows[(peer * HLG_RANKS_MAX + lane) * p->config.limits.rails_max + rail];
+}
+
+void post_init(struct hlg_prefill *p)
+{
+    uint32_t pairs = p->lane_count * p->config.limits.peers_max;
+
+    for (uint32_t i = 0; i < pairs; i++) {
+        p->queues[i] = (struct queue){.head = HLG_NONE, .tail = HLG_NONE};
+    }
+    for (uint32_t i = 0; i < pairs * p->config.rails; i++) {
+        p->links[i] = (struct link){.op = HLG_NONE};
+    }
+    p->op_free = HLG_NONE;
+    for (uint32_t i = p->config.limits.ops_max; i > 0; i--) {
+        p->ops[i - 1] = (struct op){.request = HLG_NONE, .next = p->op_free};
+        p->op_free = i - 1;
+    }
+    p->op_free_count = p->config.limits.ops_max;
+    p->chunk_free = HLG_NONE;
+    for (uint32_t i = p->config.limits.chunks_max; i > 0; i--) {
+        p->chunks[i - 1] = (struct chunk){.request = HLG_NONE, .next = p->chunk_free};
+        p->chunk_free = i - 1;
+    }
+    p->chunk_free_count = p->config.limits.chunks_max;
+    p->offered = HLG_NONE;
+}
+
+void post_wake(struct hlg_prefill *p)
+{
+    for (uint32_t i = 0; i < p->lane_count; i++) {
+        p->lanes[i].idle = false;
+    }
+}
+
+/* ---- queues of cursors -------------------------------------------------------------------- */
+
+static void list_append(struct hlg_prefill *p, struct queue *q, uint32_t index)
+{
+    struct cursor *cursor = &p->cursors[index];
+
+    HLG_ASSERT(!cursor->listed);
+    cursor->listed = true;
+    cursor->next = HLG_NONE;
+    cursor->before = q->tail;
+    if (q->tail == HLG_NONE) {
+        q->head = index;
+    } else {
+        p->cursors[q->tail].next = index;
+    }
+    q->tail = index;
+}
+
+static void list_remove(struct hlg_prefill *p, struct queue *q, uint32_t index)
+{
+    struct cursor *cursor = &p->cursors[index];
+
+    HLG_ASSERT(cursor->listed);
+    cursor->listed = false;
+    if (cursor->before == HLG_NONE) {
+        q->head = cursor->next;
+    } else {
+        p->cursors[cursor->before].next = cursor->next;
+    }
+    if (cursor->next == HLG_NONE) {
+        q->tail = cursor->before;
+    } else {
+        p->cursors[cursor->next].before = cursor->before;
+    }
+}
+
+static void chunk_end(struct hlg_prefill *p, uint32_t index)
+{
+    struct chunk *chunk = &p->chunks[index];
+    struct prefill_request *r = &p->requests[chunk->request];
+    uint32_t *link = &r->chunks;
+
+    HLG_ASSERT(chunk->cursors == 0);
+    while (*link != index) {
+        HLG_ASSERT(*link != HLG_NONE);
+        link = &p->chunks[*link].next;
+    }
+    *link = chunk->next;
+    r->chunk_count--;
+    if (chunk->forward != HLG_NONE) {
+        layers_drop(&p->layers, chunk->forward);
+    }
+    *chunk = (struct chunk){.request = HLG_NONE, .next = p->chunk_free};
+    p->chunk_free = index;
+    p->chunk_free_count++;
+}
+
+void post_chunk(struct hlg_prefill *p, uint32_t index)
+{
+    struct chunk *chunk = &p->chunks[index];
+    const struct prefill_request *r = &p->requests[chunk->request];
+    const struct hlg_plan *plan = &p->sessions.peers[r->peer].plan;
+    uint32_t first = p->config.layout.rank_begin;
+
+    chunk->cursors = 0;
+    for (uint32_t k = 0; k < p->ranks; k++) {
+        struct cursor *cursor = &p->cursors[index * p->ranks + k];
+        *cursor = (struct cursor){.slice = plan->slice_begin[first + k]};
+        if (cursor_seek(cursor, chunk, plan, first + k, r->offset)) {
+            uint32_t lane = r->source_pool * p->ranks + k;
+            list_append(p, queue_of(p, lane, r->peer), index * p->ranks + k);
+            chunk->cursors++;
+        }
+    }
+    if (chunk->cursors == 0) {
+        chunk_end(p, index);
+    }
+    post_wake(p);
+}
+
+static void op_free(struct hlg_prefill *p, uint32_t index)
+{
+    struct op *op = &p->ops[index];
+
+    HLG_ASSERT(op->done + op->failed == op->taken && op->taken == op->total);
+    HLG_ASSERT(p->requests[op->request].op_count > 0);
+    p->requests[op->request].op_count--;
+    *op = (struct op){.request = HLG_NONE, .next = p->op_free};
+    p->op_free = index;
+    p->op_free_count++;
+    post_wake(p);
+}
+
+void post_remove(struct hlg_prefill *p, uint32_t request)
+{
+    struct prefill_request *r = &p->requests[request];
+
+    while (r->chunks != HLG_NONE) {
+        uint32_t index = r->chunks;
+        for (uint32_t k = 0; k < p->ranks; k++) {
+            uint32_t lane = r->source_pool * p->ranks + k;
+            if (p->cursors[index * p->ranks + k].listed) {
+                list_remove(p, queue_of(p, lane, r->peer), index * p->ranks + k);
+                p->chunks[index].cursors--;
+            }
+        }
+        chunk_end(p, index);
+    }
+    for (uint32_t k = 0; k < p->ranks * p->config.rails; k++) {
+        uint32_t lane = r->source_pool * p->ranks + k / p->config.rails;
+        struct link *link = link_of(p, lane, r->peer, k % p->config.rails);
+        if (link->op == HLG_NONE || p->ops[link->op].request != request) {
+            continue;
+        }
+        struct op *op = &p->ops[link->op];
+        op->total = op->taken;
+        if (op->done + op->failed == op->taken) {
+            op_free(p, link->op);
+        }
+        link->op = HLG_NONE;
+    }
+}
+
+/* ---- choosing ----------------------------------------------------------------------------- */
+
+/* The first cursor of a queue whose layer's fact is in, or HLG_NONE. */
+static uint32_t find_ready(const struct hlg_prefill *p, const struct queue *q, uint32_t lane)
+{
+    uint32_t rank = p->config.layout.rank_begin + lane % p->ranks;
+    uint32_t word = post_word(p, lane / p->ranks, rank);
+
+    for (uint32_t i = q->head; i != HLG_NONE; i = p->cursors[i].next) {
+        const struct chunk *chunk = &p->chunks[i / p->ranks];
+        if (layers_done(&p->layers, chunk->forward, word) > p->cursors[i].position) {
+            return i;
+        }
+    }
+    return HLG_NONE;
+}
+
+/* Point an operation at the run of pages under a cursor, and move the cursor past it. Returns whether
+ * the cursor has more. */
+static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
+{
+    struct cursor *cursor = &p->cursors[index];
+    const struct chunk *chunk = &p->chunks[index / p->ranks];
+    const struct prefill_request *r = &p->requests[chunk->request];
+    const struct session *peer = &p->sessions.peers[r->peer];
+    uint32_t rank = p->config.layout.rank_begin + index % p->ranks;
+    const struct hlg_slice *slice = &peer->plan.slices[cursor->slice];
+    const struct page_span *span = &chunk->spans[slice->group];
+    const struct block *block = &p->blocks.blocks[cursor->block];
+    uint32_t at = (span->begin - r->asked[slice->group].begin + cursor->page) % HLG_BLOCK_PAGES;
+    uint32_t position = cursor->position;
+
+    *op = (struct op){
+        .request = chunk->request,
+        .peer = r->peer,
+        .lane = r->source_pool * p->ranks + index % p->ranks,
+        .target_lane = hlg_layout_lane(&peer->plan.target, r->target_pool, slice->target_rank),
+        .layer = cursor_layer(cursor, &peer->plan, rank),
+        .imm = hlg_imm_make(r->slot, r->generation, 0),
+        .forward =
+            chunk->forward == HLG_NONE ? 0 : p->layers.forwards[chunk->forward].number,
+        .slice = slice,
+        .source_pages = &block->source[at],
+        .target_pages = &block->target[at],
+        .page_count = hlg_min_u32(span->count - cursor->page, HLG_BLOCK_PAGES - at),
+    };
+    op->total = op->page_count * slice->count;
+    cursor->page += op->page_count;
+    cursor->block = at + op->page_count == HLG_BLOCK_PAGES ? block->next : cursor->block;
+    bool more = cursor_seek(cursor, chunk, &peer->plan, rank, r->offset);
+    op->last_of_layer = !more || cursor->position != position;
+    uint32_t stage = rank / p->config.layout.tp; /* floor: the rank's stage */
+    op->counts = op->layer + 1 < p->config.layout.stage_limit[stage] && op->forward != 0;
+    return more;
+}
+
+/* Make an operation of the next ready page run of (lane, peer). Returns it, or HLG_NONE. */
+static uint32_t make_op(struct hlg_prefill *p, uint32_t lane, uint32_t peer)
+{
+    struct queue *q = queue_of(p, lane, peer);
+    uint32_t cursor = find_ready(p, q, lane);
+
+    if (cursor == HLG_NONE || p->op_free == HLG_NONE) {
+        return HLG_NONE;
+    }
+    uint32_t index = p->op_free;
+    struct op *op = &p->ops[index];
+    p->op_free = op->next;
+    p->op_free_count--;
+    bool more = fill_op(p, op, cursor);
+    p->requests[op->request].op_count++;
+    list_remove(p, q, cursor);
+    if (more) {
+        list_append(p, q, cursor); /* behind the peer's other requests */
+    } else {
+        struct chunk *chunk = &p->chunks[cursor / p->ranks];
+        chunk->cursors--;
+        if (chunk->cursors == 0) {
+            chunk_end(p, cursor / p->ranks);
+        }
+    }
+    return index;
+}
+
+/* Pieces of an operation that the target rail's window allows now. */
+static uint32_t allowed(const struct hlg_prefill *p, const struct op *op)
+{
+    const struct window *w = window_of(p, op->peer, op->target_lane, op->target_rail);
+    uint64_t limit = w->credited + p->sessions.peers[op->peer].window_pieces;
+    uint64_t room = limit > w->posted ? limit - w->posted : 0;
+
+    return (uint32_t)(room < op->total - op->taken ? room : op->total - op->taken);
+}
+
+static bool offer(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t rail,
+                  struct hlg_action *action)
+{
+    struct link *link = link_of(p, lane, peer, rail);
+
+    if (link->parked) {
+        return false;
+    }
+    if (link->op == HLG_NONE) {
+        uint32_t made = make_op(p, lane, peer);
+        if (made == HLG_NONE) {
+            return false;
+        }
+        link->op = made;
+        p->ops[made].rail = rail;
+        p->ops[made].target_rail = rail % p->sessions.peers[peer].rails;
+    }
+    const struct op *op = &p->ops[link->op];
+    uint32_t pieces = allowed(p, op);
+    if (pieces == 0) {
+        return false;
+    }
+    *action = (struct hlg_action){.kind = HLG_ACTION_WRITE,
+                                  .write = {.op = link->op,
+                                            .peer = peer,
+                                            .lane = lane,
+                                            .rail = rail,
+                                            .target_lane = op->target_lane,
+                                            .target_rail = op->target_rail,
+                                            .layer = op->layer,
+                                            .imm = op->imm,
+                                            .slice = op->slice,
+                                            .source_pages = op->source_pages,
+                                            .target_pages = op->target_pages,
+                                            .page_count = op->page_count,
+                                            .piece_begin = op->taken,
+                                            .piece_limit = op->taken + pieces}};
+    p->offered = link->op;
+    p->offered_pieces = pieces;
+    return true;
+}
+
+int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
+{
+    HLG_ASSERT(index < p->lane_count);
+    HLG_ASSERT(p->offered == HLG_NONE); /* the driver answers each WRITE with TAKEN */
+    struct lane *lane = &p->lanes[index];
+    if (lane->idle) {
+        return 0;
+    }
+    for (uint32_t i = 0; i < p->config.limits.peers_max; i++) {
+        uint32_t peer = lane->turn;
+        for (uint32_t k = 0; sessions_up(&p->sessions, peer) && k < p->config.rails; k++) {
+            uint32_t rail = (lane->rail + k) % p->config.rails;
+            if (offer(p, index, peer, rail, action)) {
+                lane->rail = (rail + 1) % p->config.rails;
+                return 1;
+            }
+        }
+        lane->turn = (peer + 1) % p->config.limits.peers_max;
+        lane->served = 0;
+    }
+    lane->idle = true;
+    return 0;
+}
+
+/* ---- what became of it -------------------------------------------------------------------- */
+
+/* All of a layer's writes of one chunk and rank are with the transport: before its forward ended? */
+static void count_layer(struct hlg_prefill *p, const struct op *op)
+{
+    if (!op->last_of_layer || !op->counts) {
+        return;
+    }
+    uint32_t forward = layers_find(&p->layers, op->forward);
+    if (forward != HLG_NONE && !p->layers.forwards[forward].ended) {
+        p->stats.layers_early++;
+    } else {
+        p->stats.layers_late++;
+    }
+}
+
+int post_taken(struct hlg_prefill *p, const struct hlg_event_taken *e)
+{
+    if (e->op != p->offered || p->offered == HLG_NONE || e->pieces > p->offered_pieces) {
+        return -HLG_EINVAL;
+    }
+    struct op *op = &p->ops[e->op];
+    struct prefill_request *r = &p->requests[op->request];
+    struct link *link = link_of(p, op->lane, op->peer, op->rail);
+    struct lane *lane = &p->lanes[op->lane];
+    HLG_ASSERT(link->op == e->op);
+    p->offered = HLG_NONE;
+    op->taken += e->pieces;
+    r->posted += e->pieces;
+    uint64_t bytes = (uint64_t)e->pieces * op->slice->bytes;
+    r->bytes += bytes;
+    window_of(p, op->peer, op->target_lane, op->target_rail)->posted += e->pieces;
+    link->parked = e->pieces < p->offered_pieces;
+    lane->served += bytes;
+    if (lane->served >= TURN_BYTES) {
+        lane->served = 0;
+        lane->turn = (op->peer + 1) % p->config.limits.peers_max;
+    }
+    if (op->taken == op->total) {
+        link->op = HLG_NONE;
+        count_layer(p, op);
+    }
+    return 0;
+}
+
+int post_room(struct hlg_prefill *p, uint32_t lane, uint32_t rail)
+{
+    if (lane >= p->lane_count || rail >= p->config.rails) {
+        return -HLG_EINVAL;
+    }
+    for (uint32_t peer = 0; peer < p->config.limits.peers_max; peer++) {
+        link_of(p, lane, peer, rail)->parked = false;
+    }
+    p->lanes[lane].idle = false;
+    return 0;
+}
+
+int post_done(struct hlg_prefill *p, const struct hlg_event_done *e, uint32_t *request)
+{
+    if (e->op >= p->config.limits.ops_max || p->ops[e->op].request == HLG_NONE) {
+        return -HLG_EINVAL;
+    }
+    struct op *op = &p->ops[e->op];
+    uint64_t over = (uint64_t)op->done + op->failed + e->done + e->failed;
+    if (over > op->taken) {
+        return -HLG_EINVAL;
+    }
+    op->done += e->done;
+    op->failed += e->failed;
+    p->requests[op->request].done += e->done;
+    *request = op->request;
+    /* One that is still offered goes when its last piece is taken and done. */
+    if (op->done + op->failed == op->total && op->taken == op->total) {
+        op_free(p, e->op);
+    }
+    return 0;
+}
+
+int post_credit(struct hlg_prefill *p, uint32_t peer, const struct hlg_credit *credit)
+{
+    uint32_t lanes = hlg_layout_lanes(&p->sessions.peers[peer].plan.target);
+
+    for (uint32_t i = 0; i < credit->count; i++) {
+        const struct hlg_credit_entry *entry = &credit->entries[i];
+        if (entry->lane >= lanes || entry->rail >= p->config.limits.rails_max) {
+            return -HLG_EPROTO;
+        }
+        struct window *w = window_of(p, peer, entry->lane, entry->rail);
+        if (entry->pieces < w->credited || entry->pieces > w->posted) {
+            sessions_note(&p->sessions, HLG_NOTE_CREDIT_BACKWARD, peer, entry->lane, entry->rail,
+                          entry->pieces);
+            return -HLG_EPROTO;
+        }
+        w->credited = entry->pieces;
+    }
+    post_wake(p);
+    return 0;
+}
+
+void post_forget(struct hlg_prefill *p, uint32_t peer)
+{
+    for (uint32_t lane = 0; lane < p->lane_count; lane++) {
+        HLG_ASSERT(queue_of(p, lane, peer)->head == HLG_NONE);
+        for (uint32_t rail = 0; rail < p->config.rails; rail++) {
+            HLG_ASSERT(link_of(p, lane, peer, rail)->op == HLG_NONE);
+            link_of(p, lane, peer, rail)->parked = false;
+        }
+    }
+    memset(window_of(p, peer, 0, 0), 0,
+           HLG_RANKS_MAX * p->config.limits.rails_max * sizeof *p->windows);
+}
+
+static uint32_t check_queues(const struct hlg_prefill *p)
+{
+    uint32_t listed = 0;
+
+    for (uint32_t i = 0; i < p->lane_count * p->config.limits.peers_max; i++) {
+        uint32_t before = HLG_NONE;
+        for (uint32_t c = p->queues[i].head; c != HLG_NONE; c = p->cursors[c].next) {
+            const struct prefill_request *r =
+                &p->requests[p->chunks[c / p->ranks].request];
+            HLG_ASSERT(p->cursors[c].listed && p->cursors[c].before == before);
+            HLG_ASSERT(r->peer == i % p->config.limits.peers_max);
+            HLG_ASSERT(r->state >= PREFILL_ADMITTED && r->state <= PREFILL_CONTEXT);
+            before = c;
+            listed++;
+        }
+        HLG_ASSERT(p->queues[i].tail == before);
+    }
+    return listed;
+}
+
+void post_check(const struct hlg_prefill *p)
+{
+    uint32_t cursors = 0;
+    uint32_t chunks = 0;
+    uint32_t ops = 0;
+
+    for (uint32_t i = 0; i < p->config.limits.chunks_max; i++) {
+        chunks += p->chunks[i].request != HLG_NONE;
+        cursors += p->chunks[i].request != HLG_NONE ? p->chunks[i].cursors : 0;
+        HLG_ASSERT(p->chunks[i].request == HLG_NONE || p->chunks[i].cursors > 0);
+    }
+    HLG_ASSERT(cursors == check_queues(p));
+    HLG_ASSERT(chunks + p->chunk_free_count == p->config.limits.chunks_max);
+    for (uint32_t i = 0; i < p->config.limits.ops_max; i++) {
+        const struct op *op = &p->ops[i];
+        if (op->request == HLG_NONE) {
+            continue;
+        }
+        ops++;
+        HLG_ASSERT(op->done + op->failed <= op->taken && op->taken <= op->total);
+        HLG_ASSERT(op->done + op->failed < op->total); /* or it would be free */
+        bool current = link_of(p, op->lane, op->peer, op->rail)->op == i;
+        HLG_ASSERT(current == (op->taken < op->total));
+    }
+    HLG_ASSERT(ops + p->op_free_count == p->config.limits.ops_max);
+}

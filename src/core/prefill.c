@@ -1,0 +1,851 @@
+#include "post.h"
+#include <halage/handoff.h>
+
+uint32_t hlg_prefill_words(const struct hlg_layout *layout)
+{
+    return layout->all_reduce != 0 ? layout->pools * layout->stages : hlg_layout_lanes(layout);
+}
+
+static bool config_fits(const struct hlg_prefill_config *config)
+{
+    const struct hlg_limits *limits = &config->limits;
+    struct hlg_refusal why;
+
+    return hlg_layout_check(&config->layout, &why) == 0 && config->rails >= 1 &&
+           config->rails <= limits->rails_max && limits->rails_max <= HLG_RAILS_MAX &&
+           hlg_layout_lanes(&config->layout) <= limits->lanes_max &&
+           limits->lanes_max <= HLG_RANKS_MAX && limits->requests_max >= 1 &&
+           limits->requests_max < HLG_SLOTS_MAX && limits->peers_max >= 1 &&
+           limits->forwards_max >= 1 && limits->chunks_max >= 1 && limits->ops_max >= 1 &&
+           limits->window_pieces >= 2;
+}
+
+static void lay_out(struct hlg_prefill *p, struct carve *c,
+                    const struct hlg_prefill_config *config)
+{
+    const struct hlg_limits *limits = &config->limits;
+    struct session_config session = {.limits = &p->config.limits,
+                                     .layout = &p->config.layout,
+                                     .fingerprint = p->config.fingerprint,
+                                     .role = HLG_ROLE_PREFILL,
+                                     .node = config->node,
+                                     .incarnation = config->incarnation};
+    size_t pairs = (size_t)hlg_layout_lanes(&config->layout) * limits->peers_max;
+    uint32_t buckets = 1;
+
+    while (buckets < limits->requests_max) {
+        buckets *= 2;
+    }
+    p->lane_count = hlg_layout_lanes(&config->layout);
+    p->ranks = config->layout.rank_limit - config->layout.rank_begin;
+    p->bucket_mask = buckets - 1;
+    sessions_init(&p->sessions, c, &session);
+    timers_init(&p->timers, c, limits->requests_max);
+    layers_init(&p->layers, c, limits->forwards_max, hlg_prefill_words(&config->layout));
+    blocks_init(&p->blocks, c, limits->blocks_max);
+    p->requests = carve_array(c, limits->requests_max, sizeof *p->requests);
+    p->buckets = carve_array(c, buckets, sizeof *p->buckets);
+    p->chunks = carve_array(c, limits->chunks_max, sizeof *p->chunks);
+    p->ops = carve_array(c, limits->ops_max, sizeof *p->ops);
+    p->cursors = carve_array(c, (size_t)limits->chunks_max * p->ranks, sizeof *p->cursors);
+    p->lanes = carve_array(c, p->lane_count, sizeof *p->lanes);
+    p->queues = carve_array(c, pairs, sizeof *p->queues);
+    p->links = carve_array(c, pairs * config->rails, sizeof *p->links);
+    p->windows = carve_array(c, (size_t)limits->peers_max * HLG_RANKS_MAX * limits->rails_max,
+                             sizeof *p->windows);
+}
+
+size_t hlg_prefill_size(const struct hlg_prefill_config *config)
+{
+    struct hlg_prefill measured = {.config = *config};
+    struct carve c = {0};
+
+    if (!config_fits(config)) {
+        return 0;
+    }
+    carve_array(&c, 1, sizeof measured);
+    lay_out(&measured, &c, config);
+    return c.used;
+}
+
+struct hlg_prefill *hlg_prefill_init(void *memory, const struct hlg_prefill_config *config)
+{
+    struct carve c = {.base = memory};
+
+    HLG_ASSERT(config_fits(config));
+    struct hlg_prefill *p = carve_array(&c, 1, sizeof *p);
+    p->config = *config;
+    lay_out(p, &c, config);
+    post_init(p);
+    p->free_head = HLG_NONE;
+    for (uint32_t i = config->limits.requests_max; i > 0; i--) {
+        p->requests[i - 1].next_number = p->free_head;
+        p->free_head = i - 1;
+    }
+    for (uint32_t i = 0; i <= p->bucket_mask; i++) {
+        p->buckets[i] = HLG_NONE;
+    }
+    return p;
+}
+
+static uint32_t index_of(const struct hlg_prefill *p, const struct prefill_request *r)
+{
+    return (uint32_t)(r - p->requests);
+}
+
+static hlg_handle handle_of(const struct hlg_prefill *p, const struct prefill_request *r)
+{
+    return (uint64_t)r->uses << 32 | index_of(p, r);
+}
+
+static struct prefill_request *find(struct hlg_prefill *p, hlg_handle handle)
+{
+    uint32_t index = (uint32_t)handle;
+
+    if (index >= p->config.limits.requests_max) {
+        return NULL;
+    }
+    struct prefill_request *r = &p->requests[index];
+    return r->state != PREFILL_FREE && r->uses == (uint32_t)(handle >> 32) ? r : NULL;
+}
+
+static struct hlg_notice *notice(struct hlg_prefill *p, const struct prefill_request *r,
+                                 uint32_t kind)
+{
+    struct hlg_notice *n = sessions_notice(&p->sessions, kind, r->peer);
+
+    n->request = handle_of(p, r);
+    n->reason = r->reason;
+    n->id_bytes = r->id_bytes;
+    memcpy(n->id, r->id, r->id_bytes);
+    n->pieces_expected = r->expected;
+    n->pieces_counted = r->posted;
+    n->bytes = r->bytes;
+    return n;
+}
+
+static void answer(struct hlg_prefill *p, const struct prefill_request *r, uint32_t kind,
+                   uint64_t pieces)
+{
+    if (!sessions_up(&p->sessions, r->answer_peer) ||
+        p->sessions.peers[r->answer_peer].serial != r->answer_serial) {
+        return; /* that session is over, and the decoder closes its own endpoints */
+    }
+    sessions_send(&p->sessions, r->answer_peer,
+                  &(struct outgoing){.kind = kind,
+                                     .answer = {.number = r->number,
+                                                .incarnation = p->config.incarnation,
+                                                .pieces = pieces,
+                                                .reason = r->reason}});
+}
+
+/* The record's end. Nothing is outstanding. */
+static void end(struct hlg_prefill *p, struct prefill_request *r)
+{
+    uint32_t index = index_of(p, r);
+    uint32_t *link = &p->buckets[r->number & p->bucket_mask];
+
+    HLG_ASSERT(r->chunk_count == 0 && r->op_count == 0);
+    while (*link != index) {
+        HLG_ASSERT(*link != HLG_NONE);
+        link = &p->requests[*link].next_number;
+    }
+    *link = r->next_number;
+    for (uint32_t g = 0; g < p->config.layout.group_count; g++) {
+        blocks_give(&p->blocks, r->blocks[g]);
+        r->blocks[g] = HLG_NONE;
+    }
+    timers_clear(&p->timers, index);
+    r->state = PREFILL_FREE;
+    r->next_number = p->free_head;
+    p->free_head = index;
+    p->open_count--;
+}
+
+/* What follows when a request's posting or completions went on. */
+static void settle(struct hlg_prefill *p, struct prefill_request *r)
+{
+    if (r->state == PREFILL_CONTEXT && r->chunk_count == 0) {
+        r->state = PREFILL_DRAINING;
+    }
+    if (r->op_count > 0) {
+        return;
+    }
+    if (r->state == PREFILL_DRAINING) {
+        HLG_ASSERT(r->posted == r->expected && r->done == r->expected);
+        notice(p, r, HLG_NOTICE_SENT);
+        p->stats.sent++;
+        end(p, r);
+    } else if (r->state == PREFILL_STOPPING) {
+        answer(p, r, HLG_MESSAGE_FENCED, r->posted);
+        notice(p, r, HLG_NOTICE_FENCED);
+        end(p, r);
+    }
+}
+
+/* Post nothing more. `tell`: the decoder does not know yet. */
+static void stop(struct hlg_prefill *p, struct prefill_request *r, enum hlg_reason reason,
+                 bool tell)
+{
+    if (r->state == PREFILL_STOPPING) {
+        return;
+    }
+    post_remove(p, index_of(p, r));
+    r->state = PREFILL_STOPPING;
+    r->reason = (uint32_t)reason;
+    p->stats.stopped++;
+    sessions_note(&p->sessions, HLG_NOTE_REQUEST_STOPPED, r->peer, r->number, r->reason,
+                  r->posted);
+    notice(p, r, HLG_NOTICE_STOPPING);
+    timers_clear(&p->timers, index_of(p, r));
+    if (tell) {
+        answer(p, r, HLG_MESSAGE_FAILED, r->posted);
+    }
+    settle(p, r);
+}
+
+/* ---- REQUEST ------------------------------------------------------------------------------ */
+
+/* Whether a foreign REQUEST fits the plan, and both sides count alike. */
+static bool request_fits(struct hlg_prefill *p, uint32_t peer,
+                         const struct hlg_request_message *m)
+{
+    const struct hlg_plan *plan = &p->sessions.peers[peer].plan;
+    uint32_t pages[HLG_GROUPS_MAX] = {0};
+
+    if (m->tokens < 2 || m->tokens > HLG_TOKENS_MAX || m->pool >= plan->target.pools ||
+        m->offset >= plan->offset_count || m->group_count != plan->source.group_count ||
+        m->slot >= HLG_SLOTS_MAX || m->generation >= HLG_GENERATIONS ||
+        m->id_bytes > HLG_REQUEST_ID_BYTES_MAX) {
+        return false;
+    }
+    uint32_t tokens = hlg_handoff_prefill_tokens(m->tokens);
+    for (uint32_t g = 0; g < m->group_count; g++) {
+        const struct hlg_page_list *list = &m->groups[g];
+        uint64_t sum = (uint64_t)list->first + list->count;
+        if (sum != hlg_layout_pages(&plan->target, g, tokens) ||
+            (plan->target.groups[g].kind == HLG_GROUP_CONTEXT && list->first != 0)) {
+            return false;
+        }
+        for (uint32_t i = 0; i < list->count; i++) {
+            if (list->pages[i] >= plan->target.groups[g].page_count) {
+                return false;
+            }
+        }
+        pages[g] = list->count;
+    }
+    uint64_t own = hlg_plan_pieces(plan, m->offset, HLG_NONE, pages, HLG_NONE);
+    if (own != m->pieces) {
+        sessions_note(&p->sessions, HLG_NOTE_PIECES_DIFFER, peer, m->number, own, m->pieces);
+    }
+    return own == m->pieces;
+}
+
+static void reject(struct hlg_prefill *p, uint32_t peer, uint64_t number, enum hlg_reason reason,
+                   hlg_time retry_after_ns)
+{
+    sessions_note(&p->sessions, HLG_NOTE_REQUEST_REFUSED, peer, number, (uint64_t)reason, 0);
+    sessions_send(&p->sessions, peer,
+                  &(struct outgoing){.kind = HLG_MESSAGE_REJECT,
+                                     .answer = {.number = number,
+                                                .incarnation = p->config.incarnation,
+                                                .reason = (uint32_t)reason,
+                                                .retry_after_ns = retry_after_ns}});
+}
+
+/* Keep the target pages. Returns 0 or -HLG_ELIMIT with nothing kept. */
+static int keep_pages(struct hlg_prefill *p, struct prefill_request *r,
+                      const struct hlg_request_message *m)
+{
+    for (uint32_t g = 0; g < HLG_GROUPS_MAX; g++) {
+        r->blocks[g] = HLG_NONE;
+    }
+    for (uint32_t g = 0; g < m->group_count; g++) {
+        r->asked[g] = (struct page_span){.begin = m->groups[g].first,
+                                         .count = m->groups[g].count};
+        if (blocks_take(&p->blocks, m->groups[g].pages, m->groups[g].count, &r->blocks[g]) != 0) {
+            for (uint32_t k = 0; k < g; k++) {
+                blocks_give(&p->blocks, r->blocks[k]);
+            }
+            return -HLG_ELIMIT;
+        }
+    }
+    return 0;
+}
+
+static void open_request(struct hlg_prefill *p, uint32_t peer,
+                         const struct hlg_request_message *m)
+{
+    uint32_t index = p->free_head;
+    struct prefill_request *r = &p->requests[index];
+    struct session *session = &p->sessions.peers[peer];
+    uint32_t free_next = r->next_number;
+    uint32_t uses = r->uses + 1;
+
+    *r = (struct prefill_request){.uses = uses == 0 ? 1 : uses,
+                                  .next_number = free_next,
+                                  .peer = peer,
+                                  .serial = session->serial,
+                                  .node = session->node,
+                                  .incarnation = session->incarnation,
+                                  .answer_peer = peer,
+                                  .answer_serial = session->serial,
+                                  .number = m->number,
+                                  .slot = m->slot,
+                                  .generation = m->generation,
+                                  .offset = m->offset,
+                                  .tokens = m->tokens,
+                                  .target_pool = m->pool,
+                                  .chunks = HLG_NONE,
+                                  .expected = m->pieces,
+                                  .id_bytes = m->id_bytes};
+    memcpy(r->id, m->id, m->id_bytes);
+    if (keep_pages(p, r, m) != 0) {
+        reject(p, peer, m->number, HLG_REASON_REJECTED, p->config.limits.heartbeat_ns);
+        return;
+    }
+    uint32_t *bucket = &p->buckets[m->number & p->bucket_mask];
+    p->free_head = free_next;
+    r->next_number = *bucket;
+    *bucket = index;
+    r->state = PREFILL_ASKED;
+    p->open_count++;
+    p->stats.requests++;
+    if (m->ttl_ns < HLG_TIME_NEVER - p->sessions.now) {
+        timers_set(&p->timers, index, p->sessions.now + m->ttl_ns);
+    }
+    p->message = m;
+    notice(p, r, HLG_NOTICE_REQUESTED);
+}
+
+static void on_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_request_message *m)
+{
+    struct session *session = &p->sessions.peers[peer];
+
+    if (m->number <= session->last_number) {
+        sessions_note(&p->sessions, HLG_NOTE_MESSAGE_UNEXPECTED, peer, HLG_MESSAGE_REQUEST,
+                      m->number, session->last_number);
+        sessions_end(&p->sessions, peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        return;
+    }
+    session->last_number = m->number;
+    if (!request_fits(p, peer, m)) {
+        reject(p, peer, m->number, HLG_REASON_PROTOCOL, 0);
+    } else if (p->draining || p->free_head == HLG_NONE) {
+        reject(p, peer, m->number, HLG_REASON_REJECTED, p->config.limits.heartbeat_ns);
+    } else {
+        open_request(p, peer, m);
+    }
+}
+
+/* ---- other messages ----------------------------------------------------------------------- */
+
+static void on_cancel(struct hlg_prefill *p, uint32_t peer, const struct hlg_answer *m)
+{
+    const struct session *session = &p->sessions.peers[peer];
+
+    for (uint32_t i = p->buckets[m->number & p->bucket_mask]; i != HLG_NONE;
+         i = p->requests[i].next_number) {
+        struct prefill_request *r = &p->requests[i];
+        if (r->number == m->number && r->node == session->node &&
+            r->incarnation == session->incarnation) {
+            r->answer_peer = peer;
+            r->answer_serial = session->serial;
+            stop(p, r, HLG_REASON_CANCELLED, false);
+            return;
+        }
+    }
+    sessions_note(&p->sessions, HLG_NOTE_CANCEL_UNKNOWN, peer, m->number, 0, 0);
+    sessions_send(&p->sessions, peer,
+                  &(struct outgoing){.kind = HLG_MESSAGE_FENCED,
+                                     .answer = {.number = m->number,
+                                                .incarnation = p->config.incarnation}});
+}
+
+static int on_message(struct hlg_prefill *p, const struct hlg_event_peer *e)
+{
+    if (e->peer >= p->config.limits.peers_max) {
+        return -HLG_EINVAL;
+    }
+    if (sessions_message(&p->sessions, e) != 0) {
+        return 0;
+    }
+    switch ((enum hlg_message_kind)e->message->kind) {
+    case HLG_MESSAGE_REQUEST:
+        on_request(p, e->peer, &e->message->request);
+        return 0;
+    case HLG_MESSAGE_CANCEL:
+        on_cancel(p, e->peer, &e->message->answer);
+        return 0;
+    case HLG_MESSAGE_CREDIT:
+        if (post_credit(p, e->peer, &e->message->credit) != 0) {
+            sessions_end(&p->sessions, e->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        }
+        return 0;
+    case HLG_MESSAGE_HELLO:
+    case HLG_MESSAGE_HEARTBEAT:
+    case HLG_MESSAGE_DRAIN:
+    case HLG_MESSAGE_BYE:
+        hlg_unreachable(); /* the sessions took it */
+    case HLG_MESSAGE_ACCEPT:
+    case HLG_MESSAGE_REJECT:
+    case HLG_MESSAGE_FENCED:
+    case HLG_MESSAGE_FAILED:
+        break; /* a decoder does not send these */
+    }
+    sessions_note(&p->sessions, HLG_NOTE_MESSAGE_UNEXPECTED, e->peer, e->message->kind, 0, 0);
+    sessions_end(&p->sessions, e->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+    return 0;
+}
+
+/* ---- the engine --------------------------------------------------------------------------- */
+
+/* Announce tokens [announced, limit) as computed by a forward (index or HLG_NONE). */
+static void add_chunk(struct hlg_prefill *p, struct prefill_request *r, uint32_t forward,
+                      uint32_t limit)
+{
+    const struct hlg_layout *layout = &p->config.layout;
+    uint32_t index = p->chunk_free;
+    struct chunk *chunk = &p->chunks[index];
+    bool last = limit == hlg_handoff_prefill_tokens(r->tokens);
+
+    HLG_ASSERT(index != HLG_NONE);
+    p->chunk_free = chunk->next;
+    p->chunk_free_count--;
+    *chunk = (struct chunk){
+        .request = index_of(p, r), .forward = forward, .last = last, .next = r->chunks};
+    for (uint32_t g = 0; g < layout->group_count; g++) {
+        struct page_span *span = &chunk->spans[g];
+        if (layout->groups[g].kind == HLG_GROUP_CONTEXT) {
+            *span = (struct page_span){.begin = 0, .count = last ? r->asked[g].count : 0};
+        } else {
+            *span = chunk_pages(layout->groups[g].page_tokens, r->announced, limit, last,
+                                r->asked[g].begin);
+        }
+        chunk->blocks[g] = span->count == 0
+                               ? HLG_NONE
+                               : blocks_at(&p->blocks, r->blocks[g],
+                                           span->begin - r->asked[g].begin);
+    }
+    r->chunks = index;
+    r->chunk_count++;
+    r->announced = limit;
+    r->state = last ? PREFILL_CONTEXT : PREFILL_RUNNING;
+    if (forward != HLG_NONE) {
+        layers_hold(&p->layers, forward);
+    }
+    post_chunk(p, index);
+    settle(p, r);
+}
+
+/* Whether ADMIT names good source pages; as many as the prompt less its last token needs. */
+static bool admit_fits(const struct hlg_prefill *p, const struct prefill_request *r,
+                       const struct hlg_event_admit *e)
+{
+    const struct hlg_layout *layout = &p->config.layout;
+
+    if (e->pool >= layout->pools ||
+        e->cached_tokens > hlg_handoff_cached_tokens_max(layout, r->tokens)) {
+        return false;
+    }
+    for (uint32_t g = 0; g < layout->group_count; g++) {
+        const struct hlg_page_list *list = &e->groups[g];
+        if (list->first != 0 ||
+            list->count != hlg_layout_pages(layout, g, hlg_handoff_prefill_tokens(r->tokens))) {
+            return false;
+        }
+        for (uint32_t i = 0; i < list->count; i++) {
+            if (list->pages[i] >= layout->groups[g].page_count) {
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+static int on_admit(struct hlg_prefill *p, const struct hlg_event_admit *e)
+{
+    struct prefill_request *r = find(p, e->request);
+    uint32_t forward = HLG_NONE;
+
+    if (r == NULL) {
+        return -HLG_ESTALE;
+    }
+    if (r->state != PREFILL_ASKED) {
+        return -HLG_ESTATE;
+    }
+    if (!admit_fits(p, r, e)) {
+        return -HLG_EINVAL;
+    }
+    if (e->cached_tokens > 0 && e->cached_forward != 0) {
+        forward = layers_find(&p->layers, e->cached_forward);
+        if (forward == HLG_NONE &&
+            (p->layers.newest == 0 || layers_after(e->cached_forward, p->layers.newest))) {
+            return -HLG_EINVAL;
+        }
+    }
+    if (e->cached_tokens > 0 && p->chunk_free == HLG_NONE) {
+        return -HLG_ELIMIT;
+    }
+    r->source_pool = e->pool;
+    for (uint32_t g = 0; g < p->config.layout.group_count; g++) {
+        if (r->asked[g].count > 0) {
+            blocks_sources(&p->blocks, r->blocks[g], e->groups[g].pages + r->asked[g].begin,
+                           r->asked[g].count);
+        }
+    }
+    r->state = PREFILL_ADMITTED;
+    answer(p, r, HLG_MESSAGE_ACCEPT, r->expected);
+    if (e->cached_tokens > 0) {
+        add_chunk(p, r, forward, e->cached_tokens);
+    }
+    return 0;
+}
+
+static int on_reject(struct hlg_prefill *p, const struct hlg_event_reject *e)
+{
+    struct prefill_request *r = find(p, e->request);
+
+    if (r == NULL) {
+        return -HLG_ESTALE;
+    }
+    if (r->state != PREFILL_ASKED) {
+        return -HLG_ESTATE;
+    }
+    if (sessions_up(&p->sessions, r->peer)) {
+        reject(p, r->peer, r->number, HLG_REASON_REJECTED, e->retry_after_ns);
+    }
+    end(p, r);
+    return 0;
+}
+
+static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
+{
+    struct prefill_request *r = find(p, e->request);
+
+    if (r == NULL) {
+        return -HLG_ESTALE;
+    }
+    if (r->state != PREFILL_ADMITTED && r->state != PREFILL_RUNNING) {
+        return -HLG_ESTATE;
+    }
+    uint32_t tokens = hlg_handoff_prefill_tokens(r->tokens);
+    if (e->token_begin != r->announced || e->token_count == 0 ||
+        e->token_count > tokens - r->announced) {
+        return -HLG_EINVAL;
+    }
+    if (p->chunk_free == HLG_NONE) {
+        return -HLG_ELIMIT;
+    }
+    int64_t forward = layers_announce(&p->layers, e->forward);
+    if (forward < 0) {
+        return (int)forward;
+    }
+    r->forward = e->forward;
+    add_chunk(p, r, (uint32_t)forward, e->token_begin + e->token_count);
+    return 0;
+}
+
+/* Whether any of a request's tokens were announced for a forward that is not over. */
+static bool takes_part(const struct hlg_prefill *p, const struct prefill_request *r,
+                       uint32_t forward)
+{
+    if (r->state == PREFILL_FREE || r->forward == p->layers.forwards[forward].number) {
+        return r->state != PREFILL_FREE;
+    }
+    for (uint32_t c = r->chunks; c != HLG_NONE; c = p->chunks[c].next) {
+        if (p->chunks[c].forward == forward) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static int on_forward_over(struct hlg_prefill *p, uint32_t number, bool aborted)
+{
+    uint32_t forward = layers_find(&p->layers, number);
+
+    if (forward == HLG_NONE || p->layers.forwards[forward].ended) {
+        return -HLG_ESTATE;
+    }
+    for (uint32_t i = 0; aborted && i < p->config.limits.requests_max; i++) {
+        if (takes_part(p, &p->requests[i], forward)) {
+            stop(p, &p->requests[i], HLG_REASON_PREEMPTED, true);
+        }
+    }
+    layers_end(&p->layers, forward);
+    post_wake(p);
+    return 0;
+}
+
+/* ---- the driver --------------------------------------------------------------------------- */
+
+static int on_layer(struct hlg_prefill *p, const struct hlg_event_layer *e)
+{
+    if (e->word >= p->layers.words) {
+        return -HLG_EINVAL;
+    }
+    switch (layers_tick(&p->layers, e->word, e->value)) {
+    case LAYER_TICK_NEWS:
+        post_wake(p);
+        break;
+    case LAYER_TICK_NOTHING:
+        break;
+    case LAYER_TICK_UNANNOUNCED:
+        sessions_note(&p->sessions, HLG_NOTE_LAYER_UNANNOUNCED, HLG_NONE, e->word, e->value, 0);
+        break;
+    }
+    return 0;
+}
+
+static int on_taken(struct hlg_prefill *p, const struct hlg_event_taken *e)
+{
+    if (e->op >= p->config.limits.ops_max || p->ops[e->op].request == HLG_NONE) {
+        return -HLG_EINVAL;
+    }
+    uint32_t request = p->ops[e->op].request;
+    int error = post_taken(p, e);
+    if (error == 0) {
+        settle(p, &p->requests[request]);
+    }
+    return error;
+}
+
+static int on_done(struct hlg_prefill *p, const struct hlg_event_done *e)
+{
+    uint32_t index = HLG_NONE;
+    int error = post_done(p, e, &index);
+
+    if (error != 0) {
+        return error;
+    }
+    struct prefill_request *r = &p->requests[index];
+    if (e->failed > 0 && r->state != PREFILL_STOPPING) {
+        sessions_note(&p->sessions, HLG_NOTE_WRITE_FAILED, r->peer, r->number, e->failed,
+                      (uint64_t)(int64_t)e->status);
+        stop(p, r, HLG_REASON_PEER, true);
+    } else {
+        settle(p, r);
+    }
+    return 0;
+}
+
+static void stop_all_of(struct hlg_prefill *p, uint32_t peer)
+{
+    uint64_t serial = p->sessions.peers[peer].serial;
+
+    for (uint32_t i = 0; i < p->config.limits.requests_max; i++) {
+        struct prefill_request *r = &p->requests[i];
+        if (r->state != PREFILL_FREE && r->peer == peer && r->serial == serial) {
+            stop(p, r, HLG_REASON_PEER, false);
+        }
+    }
+}
+
+static int on_closed(struct hlg_prefill *p, const struct hlg_event_peer *e)
+{
+    int error = sessions_closed(&p->sessions, e->peer);
+
+    if (error != 0) {
+        return error;
+    }
+    for (uint32_t i = 0; i < p->config.limits.requests_max; i++) {
+        HLG_ASSERT(p->requests[i].state == PREFILL_FREE || p->requests[i].peer != e->peer);
+    }
+    post_forget(p, e->peer);
+    return 0;
+}
+
+static void on_time(struct hlg_prefill *p)
+{
+    sessions_time(&p->sessions);
+    for (uint32_t i = timers_due(&p->timers, p->sessions.now); i != HLG_NONE;
+         i = timers_due(&p->timers, p->sessions.now)) {
+        stop(p, &p->requests[i], HLG_REASON_DEADLINE, true);
+    }
+}
+
+static int on_give_up(struct hlg_prefill *p, hlg_handle request)
+{
+    struct prefill_request *r = find(p, request);
+
+    if (r == NULL) {
+        return -HLG_ESTALE;
+    }
+    stop(p, r, HLG_REASON_PREEMPTED, true);
+    return 0;
+}
+
+static void on_drain(struct hlg_prefill *p)
+{
+    p->draining = true;
+    for (uint32_t i = 0; i < p->config.limits.peers_max; i++) {
+        if (sessions_up(&p->sessions, i)) {
+            sessions_send(&p->sessions, i, &(struct outgoing){.kind = HLG_MESSAGE_DRAIN});
+        }
+    }
+}
+
+static int on_down(struct hlg_prefill *p, const struct hlg_event *event)
+{
+    if (event->peer.peer >= p->config.limits.peers_max) {
+        return -HLG_EINVAL;
+    }
+    sessions_end(&p->sessions, event->peer.peer,
+                 event->kind == HLG_EVENT_DISCONNECT ? SESSION_END_ASKED : SESSION_END_CHANNEL,
+                 event->peer.status);
+    return 0;
+}
+
+static int dispatch(struct hlg_prefill *p, const struct hlg_event *event)
+{
+    switch ((enum hlg_event_kind)event->kind) {
+    case HLG_EVENT_TIME:
+        on_time(p);
+        return 0;
+    case HLG_EVENT_CHANNEL_UP:
+        return sessions_channel_up(&p->sessions, &event->peer);
+    case HLG_EVENT_MESSAGE:
+        return on_message(p, &event->peer);
+    case HLG_EVENT_PEER_OPENED:
+        return sessions_opened(&p->sessions, &event->peer);
+    case HLG_EVENT_PEER_DOWN:
+    case HLG_EVENT_DISCONNECT:
+        return on_down(p, event);
+    case HLG_EVENT_PEER_CLOSED:
+        return on_closed(p, &event->peer);
+    case HLG_EVENT_SEND_REFUSED:
+    case HLG_EVENT_SEND_ROOM:
+        return 0; /* sessions_begin saw to it */
+    case HLG_EVENT_TAKEN:
+        return on_taken(p, &event->taken);
+    case HLG_EVENT_ROOM:
+        return post_room(p, event->room.lane, event->room.rail);
+    case HLG_EVENT_DONE_WRITE:
+        return on_done(p, &event->done);
+    case HLG_EVENT_LAYER:
+        return on_layer(p, &event->layer);
+    case HLG_EVENT_CANCEL:
+        return on_give_up(p, event->request);
+    case HLG_EVENT_ADMIT:
+        return on_admit(p, &event->admit);
+    case HLG_EVENT_REJECT:
+        return on_reject(p, &event->reject);
+    case HLG_EVENT_CHUNK:
+        return on_chunk(p, &event->chunk);
+    case HLG_EVENT_FORWARD_END:
+        return on_forward_over(p, event->forward, false);
+    case HLG_EVENT_FORWARD_ABORT:
+        return on_forward_over(p, event->forward, true);
+    case HLG_EVENT_DRAIN:
+        on_drain(p);
+        return 0;
+    case HLG_EVENT_IMM:
+    case HLG_EVENT_FLUSHED:
+    case HLG_EVENT_SUBMIT:
+    case HLG_EVENT_RELEASE:
+        return -HLG_EINVAL; /* the decode machine's */
+    }
+    return -HLG_EINVAL;
+}
+
+int hlg_prefill_handle(struct hlg_prefill *p, const struct hlg_event *event)
+{
+    p->message = NULL;
+    sessions_begin(&p->sessions, event);
+    int error = dispatch(p, event);
+    for (uint32_t peer = sessions_take_ended(&p->sessions); peer != HLG_NONE;
+         peer = sessions_take_ended(&p->sessions)) {
+        stop_all_of(p, peer);
+    }
+    return error;
+}
+
+int hlg_prefill_next(struct hlg_prefill *p, uint32_t lane, unsigned kinds,
+                     struct hlg_action *action)
+{
+    const struct outgoing *out = NULL;
+
+    if (sessions_next(&p->sessions, kinds, action, &out) != 0) {
+        if (action->kind == HLG_ACTION_NOTICE && action->notice.kind == HLG_NOTICE_REQUESTED) {
+            HLG_ASSERT(p->message != NULL); /* pulled before the next event */
+            action->notice.message = p->message;
+        }
+        return 1;
+    }
+    return (kinds & HLG_ACTION_WRITE) != 0 ? post_next(p, lane, action) : 0;
+}
+
+hlg_time hlg_prefill_deadline(const struct hlg_prefill *p)
+{
+    return hlg_min_time(p->sessions.deadline, timers_next(&p->timers));
+}
+
+uint32_t hlg_prefill_open(const struct hlg_prefill *p)
+{
+    return p->open_count;
+}
+
+void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *stats)
+{
+    *stats = p->stats;
+}
+
+/* ---- check -------------------------------------------------------------------------------- */
+
+static uint32_t check_request(const struct hlg_prefill *p, uint32_t index)
+{
+    const struct prefill_request *r = &p->requests[index];
+    uint32_t chunks = 0;
+    uint32_t blocks = 0;
+
+    for (uint32_t c = r->chunks; c != HLG_NONE; c = p->chunks[c].next) {
+        HLG_ASSERT(p->chunks[c].request == index);
+        chunks++;
+    }
+    HLG_ASSERT(chunks == r->chunk_count);
+    HLG_ASSERT(r->posted <= r->expected && r->done <= r->posted);
+    HLG_ASSERT(r->announced < r->tokens); /* the last token is never prefilled (I6) */
+    HLG_ASSERT(r->state != PREFILL_ASKED || (chunks == 0 && r->posted == 0));
+    HLG_ASSERT(r->state != PREFILL_CONTEXT || chunks > 0);
+    HLG_ASSERT(r->state != PREFILL_DRAINING || (chunks == 0 && r->op_count > 0));
+    HLG_ASSERT(r->state != PREFILL_STOPPING || (chunks == 0 && r->op_count > 0));
+    for (uint32_t g = 0; g < p->config.layout.group_count; g++) {
+        uint32_t count = blocks_count(&p->blocks, r->blocks[g]);
+        HLG_ASSERT(count == hlg_div_ceil(r->asked[g].count, HLG_BLOCK_PAGES));
+        blocks += count;
+    }
+    return blocks;
+}
+
+int hlg_prefill_check(const struct hlg_prefill *p)
+{
+    uint32_t open = 0;
+    uint32_t blocks = 0;
+    uint64_t ops = 0;
+    uint32_t held = 0;
+    uint32_t waiting = 0;
+
+    sessions_check(&p->sessions);
+    timers_check(&p->timers);
+    layers_check(&p->layers);
+    post_check(p);
+    for (uint32_t i = 0; i < p->config.limits.requests_max; i++) {
+        if (p->requests[i].state != PREFILL_FREE) {
+            blocks += check_request(p, i);
+            ops += p->requests[i].op_count;
+            open++;
+        }
+    }
+    for (uint32_t i = 0; i < p->layers.forwards_max; i++) {
+        held += p->layers.forwards[i].chunks;
+    }
+    for (uint32_t i = 0; i < p->config.limits.chunks_max; i++) {
+        waiting += p->chunks[i].request != HLG_NONE && p->chunks[i].forward != HLG_NONE;
+    }
+    HLG_ASSERT(open == p->open_count);
+    HLG_ASSERT(blocks + p->blocks.free_count == p->blocks.capacity);
+    HLG_ASSERT(ops + p->op_free_count == p->config.limits.ops_max);
+    HLG_ASSERT(held == waiting);
+    return 0;
+}

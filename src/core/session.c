@@ -1,0 +1,578 @@
+#include "session.h"
+
+#define NOTES_MAX 256u
+
+static void free_outgoing(struct sessions *s, uint32_t index)
+{
+    s->out[index].next = s->out_free;
+    s->out_free = index;
+    s->out_free_count++;
+}
+
+void sessions_init(struct sessions *s, struct carve *c, const struct session_config *config)
+{
+    const struct hlg_limits *limits = config->limits;
+    uint32_t out_max = 4 * limits->requests_max + 16 * limits->peers_max;
+    uint32_t notices_max = 4 * limits->requests_max + 4 * limits->peers_max;
+    struct session *peers = carve_array(c, limits->peers_max, sizeof *peers);
+    struct outgoing *out = carve_array(c, out_max, sizeof *out);
+    struct hlg_notice *notices = carve_array(c, notices_max, sizeof *notices);
+    struct hlg_note *notes = carve_array(c, NOTES_MAX, sizeof *notes);
+    struct hlg_slice *slices =
+        carve_array(c, (size_t)limits->peers_max * limits->slices_max, sizeof *slices);
+
+    if (c->base == NULL) {
+        return;
+    }
+    *s = (struct sessions){.limits = limits,
+                           .layout = config->layout,
+                           .fingerprint = config->fingerprint,
+                           .role = config->role,
+                           .node = config->node,
+                           .incarnation = config->incarnation,
+                           .deadline = HLG_TIME_NEVER,
+                           .peers = peers,
+                           .out = out,
+                           .out_max = out_max,
+                           .out_free = HLG_NONE,
+                           .sending = HLG_NONE,
+                           .notices = notices,
+                           .notices_max = notices_max,
+                           .notes = notes};
+    for (uint32_t i = out_max; i > 0; i--) {
+        free_outgoing(s, i - 1);
+    }
+    for (uint32_t i = 0; i < limits->peers_max; i++) {
+        peers[i].slices = slices + (size_t)i * limits->slices_max;
+        peers[i].out_head = HLG_NONE;
+        peers[i].out_tail = HLG_NONE;
+    }
+}
+
+struct hlg_notice *sessions_notice(struct sessions *s, uint32_t kind, uint32_t peer)
+{
+    /* The driver pulls all notices after each event, so that one event's fit. */
+    HLG_ASSERT(s->notice_count < s->notices_max);
+    struct hlg_notice *notice =
+        &s->notices[(s->notice_begin + s->notice_count) % s->notices_max];
+    s->notice_count++;
+    memset(notice, 0, sizeof *notice);
+    notice->kind = kind;
+    notice->peer = peer;
+    notice->noticed = s->now;
+    return notice;
+}
+
+void sessions_note(struct sessions *s, uint32_t code, uint32_t peer, uint64_t a, uint64_t b,
+                   uint64_t c)
+{
+    HLG_ASSERT(code < HLG_NOTE_COUNT);
+    if (s->note_count == NOTES_MAX) {
+        s->notes_lost++;
+        return;
+    }
+    s->notes[(s->note_begin + s->note_count) % NOTES_MAX] =
+        (struct hlg_note){.code = code, .peer = peer, .a = a, .b = b, .c = c};
+    s->note_count++;
+}
+
+bool sessions_up(const struct sessions *s, uint32_t peer)
+{
+    return peer < s->limits->peers_max && s->peers[peer].state == SESSION_UP;
+}
+
+/* The pulled message left: its entry is free, and the peer will hear from us later. */
+static void sent(struct sessions *s)
+{
+    if (s->sending == HLG_NONE) {
+        return;
+    }
+    struct session *peer = &s->peers[s->sending];
+    uint32_t index = peer->out_head;
+    HLG_ASSERT(index != HLG_NONE && peer->out_count > 0);
+    peer->out_head = s->out[index].next;
+    if (peer->out_head == HLG_NONE) {
+        peer->out_tail = HLG_NONE;
+    }
+    peer->out_count--;
+    free_outgoing(s, index);
+    peer->sent = s->now;
+    s->sending = HLG_NONE;
+}
+
+void sessions_unsend(struct sessions *s)
+{
+    sent(s);
+}
+
+void sessions_begin(struct sessions *s, const struct hlg_event *event)
+{
+    HLG_ASSERT(event->now >= s->now);
+    s->now = event->now;
+    if (event->kind == HLG_EVENT_SEND_REFUSED && event->peer.peer == s->sending) {
+        s->peers[s->sending].send_full = true;
+        s->sending = HLG_NONE;
+    }
+    sent(s);
+    if (event->kind == HLG_EVENT_SEND_ROOM && event->peer.peer < s->limits->peers_max) {
+        s->peers[event->peer.peer].send_full = false;
+    }
+}
+
+static void drop_outgoing(struct sessions *s, struct session *peer)
+{
+    HLG_ASSERT(s->sending == HLG_NONE || &s->peers[s->sending] != peer);
+    while (peer->out_head != HLG_NONE) {
+        uint32_t index = peer->out_head;
+        peer->out_head = s->out[index].next;
+        free_outgoing(s, index);
+    }
+    peer->out_tail = HLG_NONE;
+    peer->out_count = 0;
+}
+
+static void append(struct sessions *s, struct session *peer, const struct outgoing *message)
+{
+    uint32_t index = s->out_free;
+
+    HLG_ASSERT(index != HLG_NONE);
+    s->out_free = s->out[index].next;
+    s->out_free_count--;
+    s->out[index] = *message;
+    s->out[index].next = HLG_NONE;
+    if (peer->out_tail == HLG_NONE) {
+        peer->out_head = index;
+    } else {
+        s->out[peer->out_tail].next = index;
+    }
+    peer->out_tail = index;
+    peer->out_count++;
+}
+
+void sessions_send(struct sessions *s, uint32_t index, const struct outgoing *message)
+{
+    struct session *peer = &s->peers[index];
+
+    if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
+        return;
+    }
+    /* The last entries of the pool are kept for the sessions' own messages. */
+    if (s->out_free_count <= 4 * s->limits->peers_max || peer->out_count > s->out_max / 2) {
+        sessions_note(s, HLG_NOTE_OUTBOX_FULL, index, peer->out_count, 0, 0);
+        sessions_end(s, index, SESSION_END_OUTBOX, -HLG_ELIMIT);
+        return;
+    }
+    append(s, peer, message);
+}
+
+/* Last words, then PEER_CLOSE. */
+static void close_session(struct sessions *s, uint32_t index, const struct hlg_refusal *bye)
+{
+    struct session *peer = &s->peers[index];
+
+    if (s->sending == index) {
+        sent(s);
+    }
+    drop_outgoing(s, peer);
+    if (peer->state == SESSION_UP) {
+        HLG_ASSERT(s->up_count > 0);
+        s->up_count--;
+    }
+    peer->state = SESSION_CLOSING;
+    peer->ended = true;
+    s->ended_count++;
+    if (bye != NULL) {
+        append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_BYE, .why = *bye});
+    }
+}
+
+static void refuse(struct sessions *s, uint32_t index, const struct hlg_refusal *why, bool tell)
+{
+    struct session *peer = &s->peers[index];
+
+    HLG_ASSERT(why->code != HLG_REFUSAL_NONE);
+    sessions_note(s, HLG_NOTE_SESSION_REFUSED, index, why->code, 0, 0);
+    struct hlg_notice *notice = sessions_notice(s, HLG_NOTICE_PEER_REFUSED, index);
+    notice->refusal = *why;
+    notice->node = peer->node;
+    close_session(s, index, tell ? why : NULL);
+}
+
+static void end_one(struct sessions *s, uint32_t index, enum session_end why, int32_t status)
+{
+    struct session *peer = &s->peers[index];
+    static const struct hlg_refusal orderly = {0};
+    bool bye = why != SESSION_END_CHANNEL && why != SESSION_END_BYE;
+
+    sessions_note(s, HLG_NOTE_SESSION_DOWN, index, (uint64_t)why, (uint64_t)(int64_t)status, 0);
+    struct hlg_notice *notice = sessions_notice(s, HLG_NOTICE_PEER_DOWN, index);
+    notice->node = peer->node;
+    notice->reason = why == SESSION_END_PROTOCOL ? HLG_REASON_PROTOCOL : HLG_REASON_PEER;
+    close_session(s, index, bye ? &orderly : NULL);
+}
+
+void sessions_end(struct sessions *s, uint32_t index, enum session_end why, int32_t status)
+{
+    HLG_ASSERT(index < s->limits->peers_max);
+    struct session *peer = &s->peers[index];
+    if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
+        return;
+    }
+    end_one(s, index, why, status);
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        struct session *other = &s->peers[i];
+        if (other->state != SESSION_FREE && other->state != SESSION_CLOSING &&
+            other->domain == peer->domain) {
+            sessions_note(s, HLG_NOTE_SESSION_SHARED, i, peer->domain, 0, 0);
+            end_one(s, i, SESSION_END_SHARED, status);
+        }
+    }
+}
+
+uint32_t sessions_take_ended(struct sessions *s)
+{
+    for (uint32_t i = 0; s->ended_count > 0 && i < s->limits->peers_max; i++) {
+        if (s->peers[i].ended) {
+            s->peers[i].ended = false;
+            s->ended_count--;
+            return i;
+        }
+    }
+    HLG_ASSERT(s->ended_count == 0);
+    return HLG_NONE;
+}
+
+int sessions_closed(struct sessions *s, uint32_t index)
+{
+    if (index >= s->limits->peers_max || s->peers[index].state != SESSION_CLOSING) {
+        return -HLG_ESTATE;
+    }
+    struct session *peer = &s->peers[index];
+    struct hlg_slice *slices = peer->slices;
+    drop_outgoing(s, peer);
+    *peer = (struct session){.slices = slices, .out_head = HLG_NONE, .out_tail = HLG_NONE};
+    return 0;
+}
+
+int sessions_channel_up(struct sessions *s, const struct hlg_event_peer *event)
+{
+    if (event->peer >= s->limits->peers_max) {
+        return -HLG_EINVAL;
+    }
+    struct session *peer = &s->peers[event->peer];
+    if (peer->state != SESSION_FREE) {
+        return -HLG_ESTATE;
+    }
+    peer->state = SESSION_GREETING;
+    peer->domain = event->domain;
+    peer->dialled = event->dialled;
+    peer->serial = ++s->serial;
+    peer->heard = s->now;
+    peer->sent = s->now;
+    if (s->deadline > s->now) {
+        s->deadline = s->now; /* the next TIME finds the real one */
+    }
+    if (event->dialled) {
+        append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_HELLO});
+    }
+    return 0;
+}
+
+int sessions_opened(struct sessions *s, const struct hlg_event_peer *event)
+{
+    if (event->peer >= s->limits->peers_max) {
+        return -HLG_EINVAL;
+    }
+    struct session *peer = &s->peers[event->peer];
+    if (peer->state != SESSION_OPENING || !peer->open_asked) {
+        return peer->state == SESSION_CLOSING ? 0 : -HLG_ESTATE;
+    }
+    if (event->status != 0) {
+        refuse(s, event->peer, &(struct hlg_refusal){.code = HLG_REFUSAL_TRANSPORT}, true);
+        return 0;
+    }
+    if (!peer->dialled) {
+        append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_HELLO});
+    }
+    peer->state = SESSION_UP;
+    peer->was_up = true;
+    s->up_count++;
+    sessions_note(s, HLG_NOTE_SESSION_UP, event->peer, peer->node, peer->incarnation, 0);
+    sessions_notice(s, HLG_NOTICE_PEER_UP, event->peer)->node = peer->node;
+    return 0;
+}
+
+/* What in a HELLO makes the two nodes unfit for each other, the plan included. */
+static int greet(struct sessions *s, struct session *peer, const struct hlg_hello *hello,
+                 struct hlg_refusal *why)
+{
+    bool prefill = s->role == HLG_ROLE_PREFILL;
+
+    if (hello->protocol_min > HLG_PROTOCOL_MAX || hello->protocol_max < HLG_PROTOCOL_MIN) {
+        *why = (struct hlg_refusal){.code = HLG_REFUSAL_VERSION,
+                                    .a = HLG_PROTOCOL_MIN,
+                                    .b = HLG_PROTOCOL_MAX,
+                                    .c = hello->protocol_min,
+                                    .d = hello->protocol_max};
+        return -HLG_EPLAN;
+    }
+    if (hello->role != (prefill ? HLG_ROLE_DECODE : HLG_ROLE_PREFILL)) {
+        *why = (struct hlg_refusal){.code = HLG_REFUSAL_ROLE, .a = hello->role};
+        return -HLG_EPLAN;
+    }
+    if (memcmp(hello->fingerprint, s->fingerprint, HLG_FINGERPRINT_BYTES) != 0) {
+        *why = (struct hlg_refusal){.code = HLG_REFUSAL_FINGERPRINT};
+        return -HLG_EPLAN;
+    }
+    int error = hlg_plan_build(&peer->plan, peer->slices, s->limits->slices_max,
+                               prefill ? s->layout : &hello->layout,
+                               prefill ? &hello->layout : s->layout, why);
+    if (error != 0) {
+        return error;
+    }
+    uint32_t lanes = hlg_layout_lanes(&hello->layout);
+    peer->rails = hello->address_count / lanes;
+    if (peer->rails == 0 || peer->rails > HLG_RAILS_MAX || hello->address_count % lanes != 0 ||
+        hello->window_pieces == 0) {
+        *why = (struct hlg_refusal){
+            .code = HLG_REFUSAL_TABLE, .a = hello->address_count, .b = lanes};
+        return -HLG_EPLAN;
+    }
+    return 0;
+}
+
+/* "A new HELLO ends the older session and all unread in it" (I7). */
+static void replace(struct sessions *s, uint32_t index)
+{
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        struct session *other = &s->peers[i];
+        if (i != index && (other->state == SESSION_UP || other->state == SESSION_OPENING) &&
+            other->node == s->peers[index].node) {
+            sessions_note(s, HLG_NOTE_SESSION_REPLACED, i, other->node, 0, 0);
+            sessions_end(s, i, SESSION_END_REPLACED, 0);
+        }
+    }
+}
+
+static void on_hello(struct sessions *s, uint32_t index, const struct hlg_hello *hello)
+{
+    struct session *peer = &s->peers[index];
+    struct hlg_refusal why = {0};
+
+    if (peer->state != SESSION_GREETING) {
+        sessions_note(s, HLG_NOTE_MESSAGE_UNEXPECTED, index, HLG_MESSAGE_HELLO, peer->state, 0);
+        sessions_end(s, index, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        return;
+    }
+    peer->node = hello->node;
+    peer->incarnation = hello->incarnation;
+    peer->window_pieces = hello->window_pieces;
+    replace(s, index);
+    if (peer->state != SESSION_GREETING) {
+        return; /* it shared the older session's fence domain and ended with it */
+    }
+    if (greet(s, peer, hello, &why) != 0) {
+        refuse(s, index, &why, true);
+        return;
+    }
+    peer->state = SESSION_OPENING;
+}
+
+static void on_bye(struct sessions *s, uint32_t index, const struct hlg_refusal *why)
+{
+    if (!s->peers[index].was_up && why->code != HLG_REFUSAL_NONE) {
+        refuse(s, index, why, false);
+    } else {
+        sessions_end(s, index, SESSION_END_BYE, 0);
+    }
+}
+
+int sessions_message(struct sessions *s, const struct hlg_event_peer *event)
+{
+    const struct hlg_message *message = event->message;
+    HLG_ASSERT(event->peer < s->limits->peers_max);
+    struct session *peer = &s->peers[event->peer];
+
+    if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
+        return 1; /* unread of an ended session */
+    }
+    peer->heard = s->now;
+    switch ((enum hlg_message_kind)message->kind) {
+    case HLG_MESSAGE_HELLO:
+        on_hello(s, event->peer, &message->hello);
+        return 1;
+    case HLG_MESSAGE_BYE:
+        on_bye(s, event->peer, &message->bye.why);
+        return 1;
+    case HLG_MESSAGE_HEARTBEAT:
+        return 1;
+    case HLG_MESSAGE_DRAIN:
+        if (peer->state == SESSION_UP && s->role == HLG_ROLE_DECODE && !peer->draining) {
+            peer->draining = true;
+            sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+        }
+        return 1;
+    case HLG_MESSAGE_REQUEST:
+    case HLG_MESSAGE_ACCEPT:
+    case HLG_MESSAGE_REJECT:
+    case HLG_MESSAGE_CANCEL:
+    case HLG_MESSAGE_FENCED:
+    case HLG_MESSAGE_FAILED:
+    case HLG_MESSAGE_CREDIT:
+        if (peer->state == SESSION_UP) {
+            return 0;
+        }
+        break;
+    }
+    sessions_note(s, HLG_NOTE_MESSAGE_UNEXPECTED, event->peer, message->kind, peer->state, 0);
+    sessions_end(s, event->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+    return 1;
+}
+
+void sessions_time(struct sessions *s)
+{
+    if (s->deadline > s->now) {
+        return;
+    }
+    s->deadline = HLG_TIME_NEVER;
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        struct session *peer = &s->peers[i];
+        if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
+            continue;
+        }
+        hlg_time lease = peer->heard + s->limits->lease_ns;
+        if (lease <= s->now) {
+            sessions_end(s, i, SESSION_END_SILENCE, -HLG_EPEER);
+            continue;
+        }
+        hlg_time beat = peer->sent + s->limits->heartbeat_ns;
+        if (beat <= s->now) {
+            if (peer->state == SESSION_UP && peer->out_count == 0) {
+                append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_HEARTBEAT});
+            }
+            peer->sent = s->now; /* asked for; not again before the next beat */
+            beat = s->now + s->limits->heartbeat_ns;
+        }
+        hlg_time due = lease < beat ? lease : beat;
+        s->deadline = due < s->deadline ? due : s->deadline;
+    }
+}
+
+static void fill_send(struct sessions *s, uint32_t index, struct hlg_action *action)
+{
+    const struct session *peer = &s->peers[index];
+    const struct outgoing *out = &s->out[peer->out_head];
+
+    memset(action, 0, sizeof *action);
+    action->kind = HLG_ACTION_SEND;
+    action->send.peer = index;
+    action->send.message.kind = out->kind;
+    if (out->kind == HLG_MESSAGE_BYE) {
+        action->send.message.bye.why = out->why;
+    } else if (out->kind == HLG_MESSAGE_HELLO) {
+        struct hlg_hello *hello = &action->send.message.hello;
+        hello->protocol_min = HLG_PROTOCOL_MIN;
+        hello->protocol_max = HLG_PROTOCOL_MAX;
+        hello->role = (uint32_t)s->role;
+        hello->window_pieces = s->limits->window_pieces;
+        hello->node = s->node;
+        hello->incarnation = s->incarnation;
+        hello->session = peer->serial;
+        memcpy(hello->fingerprint, s->fingerprint, HLG_FINGERPRINT_BYTES);
+        hello->layout = *s->layout;
+    } else {
+        action->send.message.answer = out->answer;
+    }
+}
+
+static bool next_send(struct sessions *s, struct hlg_action *action,
+                      const struct outgoing **outgoing)
+{
+    sent(s);
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        uint32_t index = (s->turn + i) % s->limits->peers_max;
+        struct session *peer = &s->peers[index];
+        if (peer->out_head == HLG_NONE || peer->send_full || peer->close_asked) {
+            continue;
+        }
+        fill_send(s, index, action);
+        *outgoing = &s->out[peer->out_head];
+        s->sending = index;
+        s->turn = index;
+        return true;
+    }
+    return false;
+}
+
+static bool next_open_or_close(struct sessions *s, unsigned kinds, struct hlg_action *action)
+{
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        struct session *peer = &s->peers[i];
+        if ((kinds & HLG_ACTION_PEER_OPEN) != 0 && peer->state == SESSION_OPENING &&
+            !peer->open_asked) {
+            peer->open_asked = true;
+            *action = (struct hlg_action){.kind = HLG_ACTION_PEER_OPEN, .peer = i};
+            return true;
+        }
+        /* A BYE goes first, unless its channel is full: nobody waits for it. */
+        if ((kinds & HLG_ACTION_PEER_CLOSE) != 0 && peer->state == SESSION_CLOSING &&
+            !peer->close_asked && !peer->ended &&
+            (peer->out_head == HLG_NONE || peer->send_full)) {
+            peer->close_asked = true;
+            *action = (struct hlg_action){.kind = HLG_ACTION_PEER_CLOSE,
+                                          .close = {.peer = i, .domain = peer->domain}};
+            return true;
+        }
+    }
+    return false;
+}
+
+int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
+                  const struct outgoing **outgoing)
+{
+    *outgoing = NULL;
+    if ((kinds & HLG_ACTION_NOTE) != 0 && s->note_count > 0) {
+        *action = (struct hlg_action){.kind = HLG_ACTION_NOTE, .note = s->notes[s->note_begin]};
+        s->note_begin = (s->note_begin + 1) % NOTES_MAX;
+        s->note_count--;
+        return 1;
+    }
+    if ((kinds & HLG_ACTION_NOTICE) != 0 && s->notice_count > 0) {
+        action->kind = HLG_ACTION_NOTICE;
+        action->notice = s->notices[s->notice_begin];
+        s->notice_begin = (s->notice_begin + 1) % s->notices_max;
+        s->notice_count--;
+        return 1;
+    }
+    if ((kinds & HLG_ACTION_SEND) != 0 && next_send(s, action, outgoing)) {
+        return 1;
+    }
+    if ((kinds & (HLG_ACTION_PEER_OPEN | HLG_ACTION_PEER_CLOSE)) != 0 &&
+        next_open_or_close(s, kinds, action)) {
+        return 1;
+    }
+    return 0;
+}
+
+void sessions_check(const struct sessions *s)
+{
+    uint32_t waiting = 0;
+    uint32_t up = 0;
+    uint32_t ended = 0;
+
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        const struct session *peer = &s->peers[i];
+        uint32_t count = 0;
+        for (uint32_t o = peer->out_head; o != HLG_NONE; o = s->out[o].next) {
+            count++;
+        }
+        HLG_ASSERT(count == peer->out_count);
+        HLG_ASSERT(peer->state != SESSION_FREE || count == 0);
+        waiting += count;
+        up += peer->state == SESSION_UP;
+        ended += peer->ended;
+    }
+    HLG_ASSERT(waiting + s->out_free_count == s->out_max);
+    HLG_ASSERT(up == s->up_count);
+    HLG_ASSERT(ended == 0 && s->ended_count == 0);
+}
