@@ -25,8 +25,9 @@ uint32_t cursor_layer(const struct cursor *cursor, const struct hlg_plan *plan, 
 static bool writes(const struct hlg_plan *plan, const struct hlg_slice *slice,
                    const struct chunk *chunk, uint32_t layer, uint32_t offset)
 {
-    return chunk->spans[slice->group].count > 0 && hlg_plan_moves_layer(plan, slice, layer) &&
-           hlg_plan_uses(plan, slice, offset);
+    return chunk->spans[slice->group].count > 0 && slice->target_rank >= plan->target.rank_begin &&
+           slice->target_rank < plan->target.rank_limit &&
+           hlg_plan_moves_layer(plan, slice, layer) && hlg_plan_uses(plan, slice, offset);
 }
 
 bool cursor_seek(struct cursor *cursor, const struct chunk *chunk, const struct hlg_plan *plan,

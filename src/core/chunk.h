@@ -28,8 +28,8 @@ struct chunk {
     uint32_t request; /* HLG_NONE: unused */
     uint32_t forward; /* index in struct layers, or HLG_NONE: its pages are valid already */
     bool last;
-    uint32_t cursors;  /* of its ranks, not yet at their end */
-    uint32_t next;     /* of the same request, or of the free list */
+    uint32_t cursors; /* of its ranks, not yet at their end */
+    uint32_t next;    /* of the same request, or of the free list */
     struct page_span spans[HLG_GROUPS_MAX];
     uint32_t blocks[HLG_GROUPS_MAX]; /* holding the span's first page */
 };

@@ -8,11 +8,11 @@
 
 enum request_state {
     REQUEST_FREE = 0,
-    REQUEST_PLANNED,   /* a REQUEST waits to be sent */
-    REQUEST_SENT,      /* all are sent; nothing landed yet */
-    REQUEST_RECEIVING, /* something landed */
-    REQUEST_FLUSHING,  /* all landed; not yet visible to the device */
-    REQUEST_READY,     /* until the engine releases it */
+    REQUEST_PLANNED,     /* a REQUEST waits to be sent */
+    REQUEST_SENT,        /* all are sent; nothing landed yet */
+    REQUEST_RECEIVING,   /* something landed */
+    REQUEST_FLUSHING,    /* all landed; not yet visible to the device */
+    REQUEST_READY,       /* until the engine releases it */
     REQUEST_QUARANTINED, /* FAILED was said; until every source is fenced */
 };
 
@@ -71,9 +71,9 @@ struct hlg_decode {
     uint32_t flush_tail;
     uint64_t number; /* of the last REQUEST */
     hlg_handle submitted;
-    uint32_t rails;         /* lanes * rails of each lane */
-    struct taken *taken;    /* [peers_max][rails] */
-    bool *credit_waits;     /* [peers_max] a CREDIT is queued */
+    uint32_t rails;                   /* lanes * rails of each lane */
+    struct taken *taken;              /* [peers_max][rails] */
+    bool *credit_waits;               /* [peers_max] a CREDIT is queued */
     struct hlg_credit_entry *entries; /* [rails], of the CREDIT being pulled */
 };
 
@@ -168,8 +168,8 @@ static struct request *find(struct hlg_decode *d, hlg_handle handle)
 
 static struct hlg_notice *notice(struct hlg_decode *d, const struct request *r, uint32_t kind)
 {
-    struct hlg_notice *n = sessions_notice(
-        &d->sessions, kind, r->source_count > 0 ? r->sources[0].peer : HLG_NONE);
+    struct hlg_notice *n =
+        sessions_notice(&d->sessions, kind, r->source_count > 0 ? r->sources[0].peer : HLG_NONE);
 
     n->request = handle_of(d, r);
     n->reason = r->reason;
@@ -360,8 +360,7 @@ static int check_peers(const struct hlg_decode *d, const struct hlg_event_submit
         return -HLG_EINVAL;
     }
     for (uint32_t i = 0; i < e->source_count; i++) {
-        if (!sessions_up(&d->sessions, e->peers[i]) ||
-            d->sessions.peers[e->peers[i]].draining) {
+        if (!sessions_up(&d->sessions, e->peers[i]) || d->sessions.peers[e->peers[i]].draining) {
             return -HLG_EPEER;
         }
         for (uint32_t j = 0; j < i; j++) {
@@ -381,7 +380,9 @@ static uint64_t planned_bytes(const struct hlg_plan *plan, uint32_t offset, cons
     for (uint32_t i = 0; i < plan->slice_count; i++) {
         const struct hlg_slice *slice = &plan->slices[i];
         if (pages[slice->group] == 0 || slice->source_rank < plan->source.rank_begin ||
-            slice->source_rank >= plan->source.rank_limit || !hlg_plan_uses(plan, slice, offset)) {
+            slice->source_rank >= plan->source.rank_limit ||
+            slice->target_rank < plan->target.rank_begin ||
+            slice->target_rank >= plan->target.rank_limit || !hlg_plan_uses(plan, slice, offset)) {
             continue;
         }
         uint64_t layers = 0;
@@ -413,11 +414,11 @@ static void add_sources(struct hlg_decode *d, struct request *r, const struct hl
         r->bytes += planned_bytes(&peer->plan, offset, pages);
     }
     for (uint32_t i = 0; i < e->source_count; i++) {
-        sessions_send(&d->sessions, e->peers[i],
-                      &(struct outgoing){.kind = HLG_MESSAGE_REQUEST,
-                                         .slot = r->sources[i].slot,
-                                         .answer = {.number = d->slots.slots[r->sources[i].slot]
-                                                                  .number}});
+        sessions_send(
+            &d->sessions, e->peers[i],
+            &(struct outgoing){.kind = HLG_MESSAGE_REQUEST,
+                               .slot = r->sources[i].slot,
+                               .answer = {.number = d->slots.slots[r->sources[i].slot].number}});
     }
 }
 
@@ -539,8 +540,8 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     }
     r->last_piece = d->sessions.now;
     if (slot->counted > slot->expected) {
-        sessions_note(&d->sessions, HLG_NOTE_IMM_EXCESS, source->peer, slot->number,
-                      slot->expected, slot->counted);
+        sessions_note(&d->sessions, HLG_NOTE_IMM_EXCESS, source->peer, slot->number, slot->expected,
+                      slot->counted);
         if (r->state != REQUEST_READY) {
             fail(d, r, HLG_REASON_PROTOCOL, 0);
         }
@@ -612,8 +613,7 @@ static void on_end_of_source(struct hlg_decode *d, struct request *r, struct sou
     enum hlg_reason reason = HLG_REASON_PEER;
 
     if (kind == HLG_MESSAGE_REJECT) {
-        reason = answer->reason == HLG_REASON_PROTOCOL ? HLG_REASON_PROTOCOL
-                                                       : HLG_REASON_REJECTED;
+        reason = answer->reason == HLG_REASON_PROTOCOL ? HLG_REASON_PROTOCOL : HLG_REASON_REJECTED;
     } else if (kind == HLG_MESSAGE_FAILED && answer->reason > HLG_REASON_NONE &&
                answer->reason <= HLG_REASON_PREEMPTED) {
         reason = (enum hlg_reason)answer->reason;
@@ -801,8 +801,7 @@ static int dispatch(struct hlg_decode *d, const struct hlg_event *event)
             return -HLG_EINVAL;
         }
         sessions_end(&d->sessions, event->peer.peer,
-                     event->kind == HLG_EVENT_DISCONNECT ? SESSION_END_ASKED
-                                                         : SESSION_END_CHANNEL,
+                     event->kind == HLG_EVENT_DISCONNECT ? SESSION_END_ASKED : SESSION_END_CHANNEL,
                      event->peer.status);
         return 0;
     case HLG_EVENT_PEER_CLOSED:
@@ -887,9 +886,9 @@ static bool fill_request(struct hlg_decode *d, const struct outgoing *out,
         .tokens = r->tokens,
         .prompt_bytes = r->prompt_bytes,
         .pieces = slot->expected,
-        .ttl_ns = r->deadline == HLG_TIME_NEVER ? HLG_TIME_NEVER
-                                                : r->deadline - hlg_min_time(r->deadline,
-                                                                             d->sessions.now),
+        .ttl_ns = r->deadline == HLG_TIME_NEVER
+                      ? HLG_TIME_NEVER
+                      : r->deadline - hlg_min_time(r->deadline, d->sessions.now),
         .group_count = d->config.layout.group_count,
         .id_bytes = r->id_bytes,
         .prompt = r->prompt,
@@ -913,9 +912,8 @@ static void fill_credit(struct hlg_decode *d, uint32_t peer, struct hlg_credit *
 
     d->credit_waits[peer] = false;
     for (uint32_t i = 0; i < d->rails; i++) {
-        d->entries[i] = (struct hlg_credit_entry){.lane = i / d->config.rails,
-                                                  .rail = i % d->config.rails,
-                                                  .pieces = taken[i].pieces};
+        d->entries[i] = (struct hlg_credit_entry){
+            .lane = i / d->config.rails, .rail = i % d->config.rails, .pieces = taken[i].pieces};
         taken[i].told = taken[i].pieces;
     }
     *credit = (struct hlg_credit){.count = d->rails, .entries = d->entries};

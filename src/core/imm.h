@@ -18,11 +18,11 @@ enum slot_state {
 
 struct slot {
     uint8_t state;
-    bool used; /* ever: its generation means something */
+    bool used;        /* ever: its generation means something */
     uint16_t source;  /* of the request */
     uint32_t request; /* index */
     uint32_t generation;
-    uint32_t next; /* free list, or chain of the number's bucket */
+    uint32_t next;   /* free list, or chain of the number's bucket */
     uint64_t number; /* of the REQUEST; chained by it while open */
     uint64_t expected;
     uint64_t counted;

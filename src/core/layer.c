@@ -1,6 +1,6 @@
 #include "layer.h"
 
-#define NUMBER_MASK 0xffffffu
+#define NUMBER_MASK   0xffffffu
 #define NUMBER_WINDOW 0x800000u
 
 void layers_init(struct layers *l, struct carve *c, uint32_t forwards_max, uint32_t words)

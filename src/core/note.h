@@ -7,30 +7,30 @@
 
 enum hlg_note_code {
     HLG_NOTE_NONE = 0,
-    HLG_NOTE_SESSION_UP,          /* a: node, b: incarnation */
-    HLG_NOTE_SESSION_REFUSED,     /* a: enum hlg_refusal_code */
-    HLG_NOTE_SESSION_DOWN,        /* a: enum session_end, b: negated error */
-    HLG_NOTE_SESSION_REPLACED,    /* a: node; a new HELLO of the same node ended this session */
-    HLG_NOTE_SESSION_SHARED,      /* a: domain; ended because a peer of the same fence domain did */
-    HLG_NOTE_MESSAGE_UNEXPECTED,  /* a: kind, b: session state */
-    HLG_NOTE_OUTBOX_FULL,         /* a: messages waiting; the session ends */
-    HLG_NOTE_REQUEST_REFUSED,     /* a: number, b: enum hlg_reason, c: which check (source line) */
-    HLG_NOTE_REQUEST_STOPPED,     /* a: number, b: enum hlg_reason, c: pieces posted */
-    HLG_NOTE_CANCEL_UNKNOWN,      /* a: number; not open, so FENCED at once */
-    HLG_NOTE_WRITE_FAILED,        /* a: number, b: pieces, c: negated error */
-    HLG_NOTE_LAYER_UNANNOUNCED,   /* a: word, b: value */
-    HLG_NOTE_LAYER_STALE,         /* a: word, b: value; behind what was seen */
-    HLG_NOTE_IMM_STALE,           /* a: immediate, b: pieces; an old generation */
-    HLG_NOTE_IMM_UNKNOWN,         /* a: immediate, b: pieces; a slot never used */
-    HLG_NOTE_IMM_EARLY,           /* a: number, b: pieces; before its REQUEST was sent */
-    HLG_NOTE_IMM_EXCESS,          /* a: number, b: expected, c: counted */
-    HLG_NOTE_IMM_LATE,            /* a: number, b: pieces; after the request had failed */
-    HLG_NOTE_PIECES_DIFFER,       /* a: number, b: own count, c: peer's count */
-    HLG_NOTE_ANSWER_UNKNOWN,      /* a: kind, b: number; of a request that is over */
-    HLG_NOTE_ANSWER_FOREIGN,      /* a: kind, b: number, c: incarnation; of another run of the peer */
-    HLG_NOTE_FENCE_TIMEOUT,       /* a: number; the fence domain is closed instead */
-    HLG_NOTE_PAGES_POISONED,      /* a: number, b: pages */
-    HLG_NOTE_CREDIT_BACKWARD,     /* a: lane, b: rail, c: pieces; ends the session */
+    HLG_NOTE_SESSION_UP,         /* a: node, b: incarnation */
+    HLG_NOTE_SESSION_REFUSED,    /* a: enum hlg_refusal_code */
+    HLG_NOTE_SESSION_DOWN,       /* a: enum session_end, b: negated error */
+    HLG_NOTE_SESSION_REPLACED,   /* a: node; a new HELLO of the same node ended this session */
+    HLG_NOTE_SESSION_SHARED,     /* a: domain; ended because a peer of the same fence domain did */
+    HLG_NOTE_MESSAGE_UNEXPECTED, /* a: kind, b: session state */
+    HLG_NOTE_OUTBOX_FULL,        /* a: messages waiting; the session ends */
+    HLG_NOTE_REQUEST_REFUSED,    /* a: number, b: enum hlg_reason, c: which check (source line) */
+    HLG_NOTE_REQUEST_STOPPED,    /* a: number, b: enum hlg_reason, c: pieces posted */
+    HLG_NOTE_CANCEL_UNKNOWN,     /* a: number; not open, so FENCED at once */
+    HLG_NOTE_WRITE_FAILED,       /* a: number, b: pieces, c: negated error */
+    HLG_NOTE_LAYER_UNANNOUNCED,  /* a: word, b: value */
+    HLG_NOTE_LAYER_STALE,        /* a: word, b: value; behind what was seen */
+    HLG_NOTE_IMM_STALE,          /* a: immediate, b: pieces; an old generation */
+    HLG_NOTE_IMM_UNKNOWN,        /* a: immediate, b: pieces; a slot never used */
+    HLG_NOTE_IMM_EARLY,          /* a: number, b: pieces; before its REQUEST was sent */
+    HLG_NOTE_IMM_EXCESS,         /* a: number, b: expected, c: counted */
+    HLG_NOTE_IMM_LATE,           /* a: number, b: pieces; after the request had failed */
+    HLG_NOTE_PIECES_DIFFER,      /* a: number, b: own count, c: peer's count */
+    HLG_NOTE_ANSWER_UNKNOWN,     /* a: kind, b: number; of a request that is over */
+    HLG_NOTE_ANSWER_FOREIGN,  /* a: kind, b: number, c: incarnation; of another run of the peer */
+    HLG_NOTE_FENCE_TIMEOUT,   /* a: number; the fence domain is closed instead */
+    HLG_NOTE_PAGES_POISONED,  /* a: number, b: pages */
+    HLG_NOTE_CREDIT_BACKWARD, /* a: lane, b: rail, c: pieces; ends the session */
     HLG_NOTE_COUNT,
 };
 

@@ -72,8 +72,7 @@ static uint32_t let_go(struct owners *o, uint32_t owner, uint32_t *head, bool po
         struct owner_entry *entry = &o->entries[*head];
         HLG_ASSERT(entry->owner == owner && !entry->poisoned);
         *head = entry->next;
-        *entry =
-            (struct owner_entry){.owner = HLG_NONE, .next = HLG_NONE, .poisoned = poisoned};
+        *entry = (struct owner_entry){.owner = HLG_NONE, .next = HLG_NONE, .poisoned = poisoned};
         count++;
     }
     HLG_ASSERT(o->owned_count >= count);

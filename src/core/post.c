@@ -225,8 +225,7 @@ static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
         .target_lane = hlg_layout_lane(&peer->plan.target, r->target_pool, slice->target_rank),
         .layer = cursor_layer(cursor, &peer->plan, rank),
         .imm = hlg_imm_make(r->slot, r->generation, 0),
-        .forward =
-            chunk->forward == HLG_NONE ? 0 : p->layers.forwards[chunk->forward].number,
+        .forward = chunk->forward == HLG_NONE ? 0 : p->layers.forwards[chunk->forward].number,
         .slice = slice,
         .source_pages = &block->source[at],
         .target_pages = &block->target[at],
@@ -465,8 +464,7 @@ static uint32_t check_queues(const struct hlg_prefill *p)
     for (uint32_t i = 0; i < p->lane_count * p->config.limits.peers_max; i++) {
         uint32_t before = HLG_NONE;
         for (uint32_t c = p->queues[i].head; c != HLG_NONE; c = p->cursors[c].next) {
-            const struct prefill_request *r =
-                &p->requests[p->chunks[c / p->ranks].request];
+            const struct prefill_request *r = &p->requests[p->chunks[c / p->ranks].request];
             HLG_ASSERT(p->cursors[c].listed && p->cursors[c].before == before);
             HLG_ASSERT(r->peer == i % p->config.limits.peers_max);
             HLG_ASSERT(r->state >= PREFILL_ADMITTED && r->state <= PREFILL_CONTEXT);

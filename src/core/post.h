@@ -23,7 +23,7 @@ struct op {
     uint32_t target_rail;
     uint32_t layer;
     uint32_t imm;
-    uint32_t forward; /* number; 0: cached pages */
+    uint32_t forward;   /* number; 0: cached pages */
     bool last_of_layer; /* of its chunk and rank */
     bool counts;        /* towards layers_early / layers_late */
     const struct hlg_slice *slice;
@@ -49,9 +49,9 @@ struct link {
 };
 
 struct lane {
-    bool idle; /* nothing was ready when last looked at, and nothing happened since */
-    uint32_t turn; /* peer being served */
-    uint32_t rail; /* rail that is looked at first */
+    bool idle;       /* nothing was ready when last looked at, and nothing happened since */
+    uint32_t turn;   /* peer being served */
+    uint32_t rail;   /* rail that is looked at first */
     uint64_t served; /* bytes of this turn */
 };
 
@@ -127,9 +127,9 @@ struct hlg_prefill {
     uint32_t lane_count;
     struct cursor *cursors; /* [chunks_max][ranks] */
     struct lane *lanes;
-    struct queue *queues;     /* [lanes][peers_max] */
-    struct link *links;       /* [lanes][peers_max][rails] */
-    struct window *windows;   /* [peers_max][HLG_RANKS_MAX][rails_max] */
+    struct queue *queues;                      /* [lanes][peers_max] */
+    struct link *links;                        /* [lanes][peers_max][rails] */
+    struct window *windows;                    /* [peers_max][HLG_RANKS_MAX][rails_max] */
     const struct hlg_request_message *message; /* of a REQUESTED notice not yet pulled */
     bool draining;
     struct hlg_prefill_stats stats;

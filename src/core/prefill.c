@@ -20,8 +20,7 @@ static bool config_fits(const struct hlg_prefill_config *config)
            limits->window_pieces >= 2;
 }
 
-static void lay_out(struct hlg_prefill *p, struct carve *c,
-                    const struct hlg_prefill_config *config)
+static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_prefill_config *config)
 {
     const struct hlg_limits *limits = &config->limits;
     struct session_config session = {.limits = &p->config.limits,
@@ -194,8 +193,7 @@ static void stop(struct hlg_prefill *p, struct prefill_request *r, enum hlg_reas
     r->state = PREFILL_STOPPING;
     r->reason = (uint32_t)reason;
     p->stats.stopped++;
-    sessions_note(&p->sessions, HLG_NOTE_REQUEST_STOPPED, r->peer, r->number, r->reason,
-                  r->posted);
+    sessions_note(&p->sessions, HLG_NOTE_REQUEST_STOPPED, r->peer, r->number, r->reason, r->posted);
     notice(p, r, HLG_NOTICE_STOPPING);
     timers_clear(&p->timers, index_of(p, r));
     if (tell) {
@@ -207,8 +205,7 @@ static void stop(struct hlg_prefill *p, struct prefill_request *r, enum hlg_reas
 /* ---- REQUEST ------------------------------------------------------------------------------ */
 
 /* Whether a foreign REQUEST fits the plan, and both sides count alike. */
-static bool request_fits(struct hlg_prefill *p, uint32_t peer,
-                         const struct hlg_request_message *m)
+static bool request_fits(struct hlg_prefill *p, uint32_t peer, const struct hlg_request_message *m)
 {
     const struct hlg_plan *plan = &p->sessions.peers[peer].plan;
     uint32_t pages[HLG_GROUPS_MAX] = {0};
@@ -261,8 +258,7 @@ static int keep_pages(struct hlg_prefill *p, struct prefill_request *r,
         r->blocks[g] = HLG_NONE;
     }
     for (uint32_t g = 0; g < m->group_count; g++) {
-        r->asked[g] = (struct page_span){.begin = m->groups[g].first,
-                                         .count = m->groups[g].count};
+        r->asked[g] = (struct page_span){.begin = m->groups[g].first, .count = m->groups[g].count};
         if (blocks_take(&p->blocks, m->groups[g].pages, m->groups[g].count, &r->blocks[g]) != 0) {
             for (uint32_t k = 0; k < g; k++) {
                 blocks_give(&p->blocks, r->blocks[k]);
@@ -273,8 +269,7 @@ static int keep_pages(struct hlg_prefill *p, struct prefill_request *r,
     return 0;
 }
 
-static void open_request(struct hlg_prefill *p, uint32_t peer,
-                         const struct hlg_request_message *m)
+static void open_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_request_message *m)
 {
     uint32_t index = p->free_head;
     struct prefill_request *r = &p->requests[index];
@@ -356,10 +351,10 @@ static void on_cancel(struct hlg_prefill *p, uint32_t peer, const struct hlg_ans
         }
     }
     sessions_note(&p->sessions, HLG_NOTE_CANCEL_UNKNOWN, peer, m->number, 0, 0);
-    sessions_send(&p->sessions, peer,
-                  &(struct outgoing){.kind = HLG_MESSAGE_FENCED,
-                                     .answer = {.number = m->number,
-                                                .incarnation = p->config.incarnation}});
+    sessions_send(
+        &p->sessions, peer,
+        &(struct outgoing){.kind = HLG_MESSAGE_FENCED,
+                           .answer = {.number = m->number, .incarnation = p->config.incarnation}});
 }
 
 static int on_message(struct hlg_prefill *p, const struct hlg_event_peer *e)
@@ -422,10 +417,9 @@ static void add_chunk(struct hlg_prefill *p, struct prefill_request *r, uint32_t
             *span = chunk_pages(layout->groups[g].page_tokens, r->announced, limit, last,
                                 r->asked[g].begin);
         }
-        chunk->blocks[g] = span->count == 0
-                               ? HLG_NONE
-                               : blocks_at(&p->blocks, r->blocks[g],
-                                           span->begin - r->asked[g].begin);
+        chunk->blocks[g] =
+            span->count == 0 ? HLG_NONE
+                             : blocks_at(&p->blocks, r->blocks[g], span->begin - r->asked[g].begin);
     }
     r->chunks = index;
     r->chunk_count++;

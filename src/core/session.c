@@ -53,8 +53,7 @@ struct hlg_notice *sessions_notice(struct sessions *s, uint32_t kind, uint32_t p
 {
     /* The driver pulls all notices after each event, so that one event's fit. */
     HLG_ASSERT(s->notice_count < s->notices_max);
-    struct hlg_notice *notice =
-        &s->notices[(s->notice_begin + s->notice_count) % s->notices_max];
+    struct hlg_notice *notice = &s->notices[(s->notice_begin + s->notice_count) % s->notices_max];
     s->notice_count++;
     memset(notice, 0, sizeof *notice);
     notice->kind = kind;
@@ -334,8 +333,8 @@ static int greet(struct sessions *s, struct session *peer, const struct hlg_hell
     peer->rails = hello->address_count / lanes;
     if (peer->rails == 0 || peer->rails > HLG_RAILS_MAX || hello->address_count % lanes != 0 ||
         hello->window_pieces == 0) {
-        *why = (struct hlg_refusal){
-            .code = HLG_REFUSAL_TABLE, .a = hello->address_count, .b = lanes};
+        *why =
+            (struct hlg_refusal){.code = HLG_REFUSAL_TABLE, .a = hello->address_count, .b = lanes};
         return -HLG_EPLAN;
     }
     return 0;
@@ -516,8 +515,7 @@ static bool next_open_or_close(struct sessions *s, unsigned kinds, struct hlg_ac
         }
         /* A BYE goes first, unless its channel is full: nobody waits for it. */
         if ((kinds & HLG_ACTION_PEER_CLOSE) != 0 && peer->state == SESSION_CLOSING &&
-            !peer->close_asked && !peer->ended &&
-            (peer->out_head == HLG_NONE || peer->send_full)) {
+            !peer->close_asked && !peer->ended && (peer->out_head == HLG_NONE || peer->send_full)) {
             peer->close_asked = true;
             *action = (struct hlg_action){.kind = HLG_ACTION_PEER_CLOSE,
                                           .close = {.peer = i, .domain = peer->domain}};

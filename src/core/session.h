@@ -56,9 +56,9 @@ struct session {
     bool ended; /* and the machine has not taken note */
     uint64_t node;
     uint64_t incarnation;
-    uint64_t serial; /* of this session among all of this machine's */
-    uint64_t last_number; /* prefill: highest REQUEST number seen */
-    uint32_t rails;       /* of each of the peer's lanes */
+    uint64_t serial;        /* of this session among all of this machine's */
+    uint64_t last_number;   /* prefill: highest REQUEST number seen */
+    uint32_t rails;         /* of each of the peer's lanes */
     uint32_t window_pieces; /* that the peer grants per rail */
     hlg_time heard;
     hlg_time sent;
