@@ -23,6 +23,7 @@
 
 #include "action.h"
 #include "event.h"
+#include "log.h"
 #include "transport.h"
 
 struct hlg_messenger;
@@ -33,17 +34,6 @@ typedef uint64_t hlg_ticket;
 /* A session with another node as the engine names it: good from PEER_UP to PEER_DOWN, then never
  * again. HLG_NONE is none. */
 typedef uint32_t hlg_peer;
-
-enum hlg_log_level {
-    HLG_LOG_FATAL = 0,
-    HLG_LOG_ERROR,
-    HLG_LOG_WARN,
-    HLG_LOG_INFO,
-    HLG_LOG_DEBUG,
-};
-
-/* Returns "fatal", "error", "warn", "info" or "debug". */
-const char *hlg_log_level_text(enum hlg_log_level level);
 
 struct hlg_messenger_config {
     size_t size;                                /* sizeof(struct hlg_messenger_config) */
@@ -129,8 +119,8 @@ int hlg_messenger_counter_watch(struct hlg_messenger *m, uint32_t word,
 
 /* ---- Life ---- */
 
-/* Checks regions and places, registers the memory once as a trial, starts the threads. Returns 0, or
- * an error with hlg_messenger_error() set. Once only. */
+/* Checks regions and places and starts the threads. Returns 0, or an error with hlg_messenger_error()
+ * set. Once only; what a failed one leaves is for destroy. */
 int hlg_messenger_start(struct hlg_messenger *m);
 
 /* Ends all sessions (BYE), stops the threads, frees everything. Bounded in time; takes NULL, and a
@@ -333,6 +323,8 @@ struct hlg_messenger_stats {
     uint64_t frames_malformed;
     uint64_t sessions_ended;
     uint64_t commands_refused;
+    uint64_t layers_early; /* see struct hlg_prefill_stats */
+    uint64_t layers_late;
     uint64_t layers_read; /* counter values handed to the core */
     uint64_t core_loops;  /* rounds of the core thread */
     uint64_t core_sleeps;

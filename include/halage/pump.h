@@ -96,6 +96,8 @@ struct hlg_pump_stats {
     uint64_t frames_received;
     uint64_t frames_malformed;
     uint64_t sessions_ended;
+    uint64_t layers_early; /* see struct hlg_prefill_stats; 0 for decode */
+    uint64_t layers_late;
 };
 void hlg_pump_stats(const struct hlg_pump *pump, struct hlg_pump_stats *stats);
 

@@ -541,4 +541,5 @@ int hlg_pump_check(const struct hlg_pump *p)
 void hlg_pump_stats(const struct hlg_pump *p, struct hlg_pump_stats *stats)
 {
     *stats = p->stats;
+    p->machine.stats(p->machine.memory, stats);
 }

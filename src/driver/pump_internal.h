@@ -21,6 +21,7 @@ struct pump_machine {
     int (*check)(const void *machine);
     uint32_t (*open)(const void *machine);
     hlg_handle (*submitted)(const void *machine);
+    void (*stats)(const void *machine, struct hlg_pump_stats *stats); /* adds its own */
 };
 
 /* Where the pages of one (lane, group, layer, plane) lie. */

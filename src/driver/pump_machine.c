@@ -34,6 +34,15 @@ static hlg_handle prefill_submitted(const void *machine)
     return 0;
 }
 
+static void prefill_stats(const void *machine, struct hlg_pump_stats *stats)
+{
+    struct hlg_prefill_stats own = {0};
+
+    hlg_prefill_stats(machine, &own);
+    stats->layers_early = own.layers_early;
+    stats->layers_late = own.layers_late;
+}
+
 static int decode_handle(void *machine, const struct hlg_event *event)
 {
     return hlg_decode_handle(machine, event);
@@ -64,6 +73,12 @@ static hlg_handle decode_submitted(const void *machine)
     return hlg_decode_submitted(machine);
 }
 
+static void decode_stats(const void *machine, struct hlg_pump_stats *stats)
+{
+    (void)machine;
+    (void)stats;
+}
+
 static int init_prefill(struct pump_machine *machine, const struct hlg_prefill_config *config)
 {
     size_t bytes = hlg_prefill_size(config);
@@ -87,7 +102,8 @@ static int init_prefill(struct pump_machine *machine, const struct hlg_prefill_c
                                      .deadline = prefill_deadline,
                                      .check = prefill_check,
                                      .open = prefill_open,
-                                     .submitted = prefill_submitted};
+                                     .submitted = prefill_submitted,
+                                     .stats = prefill_stats};
     return 0;
 }
 
@@ -114,7 +130,8 @@ static int init_decode(struct pump_machine *machine, const struct hlg_decode_con
                                      .deadline = decode_deadline,
                                      .check = decode_check,
                                      .open = decode_open,
-                                     .submitted = decode_submitted};
+                                     .submitted = decode_submitted,
+                                     .stats = decode_stats};
     return 0;
 }
 

@@ -11,9 +11,9 @@ static void dial(struct hlg_messenger *m, const struct dial_order *order)
     struct dial_result result = {.connection = order->connection};
 
     memcpy(result.address, order->address, sizeof result.address);
-    result.error = hlg_tcp_dial(order->address, m->config.connect_ns,
-                                m->config.limits.message_bytes_max, &result.channel, result.text,
-                                sizeof result.text);
+    result.error =
+        hlg_tcp_dial(order->address, m->config.connect_ns, m->config.limits.message_bytes_max,
+                     &result.channel, result.text, sizeof result.text);
     /* As many results as orders fit, so that this waits for the core thread at most. */
     while (!ring_push(&m->dialled, &result)) {
         if (latch_is_set(&m->stop)) {

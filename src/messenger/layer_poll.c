@@ -7,6 +7,7 @@
  * order. So CHUNK happens before the core thread sees the stamp, which therefore finds it in the
  * command ring when it looks there after taking the stamp and before acting on it.
  */
+#define _GNU_SOURCE /* nanosleep */
 #include "messenger_internal.h"
 
 #include <poll.h>

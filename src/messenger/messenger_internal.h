@@ -22,7 +22,7 @@
 #include <sys/types.h>
 
 #define ADDRESS_BYTES_MAX 256u
-#define DIALS_MAX         64u /* that may wait */
+#define DIALS_MAX         64u  /* that may wait */
 #define LAYERS_MAX        256u /* counter values that may wait; more stay in their words */
 #define ERROR_BYTES       256u
 
@@ -65,17 +65,17 @@ enum entry_phase {
 /* What stands behind a ticket. Fields without a word on it are written by the submitting thread
  * (decode) or the core thread (prefill) before the ticket is known to anyone else. */
 struct entry {
-    _Atomic uint64_t ticket;   /* 0: free */
-    _Atomic uint32_t phase;    /* enum entry_phase */
+    _Atomic uint64_t ticket;    /* 0: free */
+    _Atomic uint32_t phase;     /* enum entry_phase */
     _Atomic uint32_t admitting; /* an admit waits for the core thread, which reads `admit` then */
     uint32_t uses;
-    hlg_handle handle;         /* core thread's */
-    bool bound;                /* core thread's: `handle` is good */
-    uint8_t *prompt;           /* [prompt_bytes_max] */
-    uint32_t *pages;           /* [pages_max] */
-    struct hlg_submit submit;  /* decode; pointers into this entry */
-    struct hlg_admit admit;    /* prefill; likewise */
-    struct hlg_request view;   /* prefill; likewise */
+    hlg_handle handle;        /* core thread's */
+    bool bound;               /* core thread's: `handle` is good */
+    uint8_t *prompt;          /* [prompt_bytes_max] */
+    uint32_t *pages;          /* [pages_max] */
+    struct hlg_submit submit; /* decode; pointers into this entry */
+    struct hlg_admit admit;   /* prefill; likewise */
+    struct hlg_request view;  /* prefill; likewise */
     uint8_t id[HLG_REQUEST_ID_BYTES_MAX];
 };
 
@@ -132,7 +132,6 @@ struct hlg_messenger {
     struct bell dial_bell;
     struct bell layer_bell;
     struct latch stop;
-    struct latch drained;
     _Atomic uint32_t connections;
     _Atomic uint64_t chunks_announced;
     _Atomic uint64_t chunks_rested; /* announced ones whose forward is over */
@@ -151,13 +150,13 @@ struct hlg_messenger {
     /* core thread's */
     struct hlg_tcp_listener *listener;
     struct hlg_pump *pump;
-    struct peer_slot *peers;   /* [peers_max] */
-    struct binding *bindings;  /* [requests_max] */
-    struct pollfd *fds;        /* [fds_max] */
+    struct peer_slot *peers;  /* [peers_max] */
+    struct binding *bindings; /* [requests_max] */
+    struct pollfd *fds;       /* [fds_max] */
     uint32_t fds_max;
     hlg_handle *unwanted; /* [requests_max] requests that found no entry: to be rejected */
     uint32_t unwanted_count;
-    uint32_t submitting;   /* entry whose SUBMIT is being handled, or HLG_NONE */
+    uint32_t submitting;     /* entry whose SUBMIT is being handled, or HLG_NONE */
     uint64_t report_reserve; /* free cells of `reports` that notices of open things may need */
     struct layer_value layers_taken[LAYERS_MAX];
     uint32_t layers_taken_count;
@@ -187,9 +186,8 @@ static inline uint32_t entry_index(const struct hlg_messenger *m, const struct e
 }
 
 /* life.c */
-__attribute__((format(printf, 3, 4))) void messenger_log(const struct hlg_messenger *m,
-                                                         enum hlg_log_level level,
-                                                         const char *format, ...);
+__attribute__((format(printf, 3, 4))) void
+messenger_log(const struct hlg_messenger *m, enum hlg_log_level level, const char *format, ...);
 
 /* progress.c */
 void *progress_main(void *messenger);

@@ -74,8 +74,7 @@ static inline bool ring_push(struct ring *r, const void *item)
         uint64_t turn = atomic_load_explicit(&r->turns[at & r->mask], memory_order_acquire);
         if (turn == at) {
             /* relaxed: claims a number, publishes nothing */
-            if (atomic_compare_exchange_weak_explicit(&r->pushes, &at, at + 1,
-                                                      memory_order_relaxed,
+            if (atomic_compare_exchange_weak_explicit(&r->pushes, &at, at + 1, memory_order_relaxed,
                                                       memory_order_relaxed)) {
                 break;
             }
@@ -99,8 +98,7 @@ static inline bool ring_pop(struct ring *r, void *item)
         /* acquire: pairs with the release of the push */
         uint64_t turn = atomic_load_explicit(&r->turns[at & r->mask], memory_order_acquire);
         if (turn == at + 1) {
-            if (atomic_compare_exchange_weak_explicit(&r->pops, &at, at + 1,
-                                                      memory_order_relaxed,
+            if (atomic_compare_exchange_weak_explicit(&r->pops, &at, at + 1, memory_order_relaxed,
                                                       memory_order_relaxed)) {
                 break;
             }
