@@ -54,6 +54,10 @@ void hlg_pump_destroy(struct hlg_pump *pump);
 int hlg_pump_channel(struct hlg_pump *pump, struct hlg_channel *channel, bool dialled,
                      uint32_t *peer);
 
+/* The other side's address, for logs: the name of the peer's channel, or "" when it is closed. Good
+ * until the next step. */
+const char *hlg_pump_peer_name(const struct hlg_pump *pump, uint32_t peer);
+
 /* Hand an engine's event to the machine; `now` is filled in. Returns what the machine says. */
 int hlg_pump_event(struct hlg_pump *pump, struct hlg_event *event);
 
@@ -92,6 +96,8 @@ struct hlg_pump_stats {
     uint64_t frames_received;
     uint64_t frames_malformed;
     uint64_t sessions_ended;
+    uint64_t layers_early; /* see struct hlg_prefill_stats; 0 for decode */
+    uint64_t layers_late;
 };
 void hlg_pump_stats(const struct hlg_pump *pump, struct hlg_pump_stats *stats);
 

@@ -1,0 +1,152 @@
+/*
+ * What the files of the pump share. pump.c turns the crank; pump_machine.c is the one place that
+ * knows which of the two machines runs; pump_domain.c owns endpoints, pump_session.c channels and
+ * greetings, pump_table.c the addresses behind pages.
+ */
+#ifndef HALAGE_DRIVER_PUMP_INTERNAL_H
+#define HALAGE_DRIVER_PUMP_INTERNAL_H
+
+#include <halage/pump.h>
+#include <halage/wire.h>
+
+/* Keys are indexed by place, so that their number is bounded by what a HELLO can carry alone. */
+#define PUMP_KEY_WIRE_BYTES_MIN 32u
+#define PUMP_REGIONS_MAX        4096u /* of one node, all lanes */
+
+struct pump_machine {
+    void *memory;
+    int (*handle)(void *machine, const struct hlg_event *event);
+    int (*next)(void *machine, uint32_t lane, unsigned kinds, struct hlg_action *action);
+    hlg_time (*deadline)(const void *machine);
+    int (*check)(const void *machine);
+    uint32_t (*open)(const void *machine);
+    hlg_handle (*submitted)(const void *machine);
+    void (*stats)(const void *machine, struct hlg_pump_stats *stats); /* adds its own */
+};
+
+/* Where the pages of one (lane, group, layer, plane) lie. */
+struct pump_place {
+    uint32_t region; /* ours: index into regions; a peer's: index of its key for rail 0; HLG_NONE */
+    uint64_t offset; /* from the region's first byte */
+    uint64_t stride;
+    uint64_t room; /* bytes of the region from offset on */
+};
+
+struct pump_endpoint {
+    struct hlg_transport *transport; /* NULL: not open */
+    bool refused;                    /* took less than it was offered since the last ROOM */
+};
+
+struct pump_domain {
+    struct pump_endpoint *endpoints; /* [lanes * rails] */
+    hlg_mem *mems;                   /* [rails][regions], of the endpoint of the region's lane */
+    uint32_t users;                  /* peers that live in it */
+    uint32_t opening;                /* counts its openings, so that a peer of an older one shows */
+    bool open;
+    int32_t close_status; /* of the last closing */
+};
+
+enum pump_peer_state {
+    PUMP_PEER_FREE = 0,
+    PUMP_PEER_LIVE,
+    PUMP_PEER_ENDED, /* the machine was told, or asked; no frame is read any more */
+};
+
+struct pump_peer {
+    enum pump_peer_state state;
+    struct hlg_channel *channel;
+    uint32_t domain;
+    uint32_t opening; /* of the domain */
+    bool send_full;
+    bool opened;    /* `numbers` are filled in */
+    bool has_table; /* places are known: the peer's layout fits ours so far */
+    uint32_t lanes; /* of the peer, from its HELLO */
+    uint32_t rails;
+    uint32_t key_count;
+    struct hlg_rail_address *addresses; /* [lanes_max * rails_max], in order of lane, rail */
+    struct hlg_region_key *keys;        /* [keys_max], in order of lane, region, rail; prefill */
+    struct pump_place *places;          /* [places_max] by pump_place_index; prefill */
+    uint32_t *numbers; /* transports' own: [our lanes * rails][lanes_max * rails_max] */
+};
+
+struct hlg_pump {
+    struct pump_machine machine;
+    enum hlg_role role;
+    struct hlg_limits limits;
+    struct hlg_layout layout;
+    struct hlg_fabric *fabric;
+    struct hlg_transport_caps caps;
+    uint32_t lanes;
+    uint32_t rails;
+    uint32_t planes; /* of the group that has most */
+    uint32_t places_max;
+    uint32_t keys_max;
+    uint32_t domain_count;
+    struct hlg_pump_region *regions; /* [region_count] */
+    uint32_t region_count;
+    uint32_t
+        region_begin[HLG_RANKS_MAX + 1]; /* of lane l: [region_begin[l], region_begin[l + 1]) */
+    struct hlg_place *own_places;        /* [own_place_count], as given, for HELLO */
+    uint32_t own_place_count;
+    struct pump_place *places; /* [places_max], ours */
+    struct pump_domain *domains;
+    struct pump_peer *peers;                /* [limits.peers_max] */
+    struct hlg_rail_address *own_addresses; /* [lanes * rails], filled for each HELLO */
+    struct hlg_region_key *own_keys;        /* [region_count * rails] */
+    uint8_t *frame;                         /* [limits.message_bytes_max] */
+    void *scratch;                          /* [scratch_bytes] of hlg_wire_decode() */
+    uint64_t scratch_bytes;
+    bool *room;      /* [lanes * rails], while ROOM is gathered */
+    hlg_time linger; /* endpoints are polled until then though nothing is open */
+    void (*notice)(void *context, const struct hlg_notice *notice);
+    void (*note)(void *context, const struct hlg_note *note);
+    void *context;
+    struct hlg_pump_stats stats;
+};
+
+/* pump_machine.c: makes the machine of the config's role. Returns 0, -HLG_EINVAL or -HLG_ENOMEM. */
+int pump_machine_init(struct pump_machine *machine, const struct hlg_pump_config *config,
+                      const struct hlg_limits *limits);
+
+/* pump.c: hand an event to the machine, with the time. */
+int pump_feed(struct hlg_pump *p, struct hlg_event *event);
+void pump_feed_peer(struct hlg_pump *p, enum hlg_event_kind kind, uint32_t peer, int32_t status);
+/* Carry out all actions that belong to no lane. */
+void pump_carry_node(struct hlg_pump *p);
+
+/* pump_domain.c */
+uint32_t pump_domain_choose(const struct hlg_pump *p);
+int pump_domain_open(struct hlg_pump *p, uint32_t domain);
+/* Closes the endpoints; what they still report becomes events. Idempotent. */
+void pump_domain_close(struct hlg_pump *p, uint32_t domain);
+/* Polls every open endpoint, then says ROOM. Returns the events that there were. */
+int pump_domains_poll(struct hlg_pump *p);
+/* Inserts all the peer's addresses in all our endpoints of its domain. */
+int pump_domain_peer_open(struct hlg_pump *p, struct pump_peer *peer);
+
+/* pump_session.c */
+int pump_sessions_read(struct hlg_pump *p);
+/* Returns 1 when the message went, 0 when there is no room, or an error when the session is over. */
+int pump_session_send(struct hlg_pump *p, uint32_t peer, const struct hlg_message *message);
+void pump_session_end(struct hlg_pump *p, uint32_t peer, int32_t status);
+void pump_session_bye(struct hlg_pump *p, uint32_t peer, const struct hlg_refusal *why);
+void pump_session_close(struct hlg_pump *p, uint32_t peer);
+
+/* pump_table.c */
+int pump_table_own(struct hlg_pump *p, const struct hlg_pump_config *config);
+/* Checks and copies what a HELLO says of addresses, keys and places. -HLG_EPLAN: *why says. */
+int pump_table_peer(struct hlg_pump *p, struct pump_peer *peer, const struct hlg_hello *hello,
+                    struct hlg_refusal *why);
+/* Fills in what the transport is to write. -HLG_EPROTO when a byte would lie outside a region. */
+int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *action,
+                       struct hlg_paged_write *write);
+void pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hlg_hello *hello);
+
+static inline struct pump_endpoint *pump_endpoint(const struct hlg_pump *p, uint32_t domain,
+                                                  uint32_t lane, uint32_t rail)
+{
+    HLG_ASSERT(domain < p->domain_count && lane < p->lanes && rail < p->rails);
+    return &p->domains[domain].endpoints[lane * p->rails + rail];
+}
+
+#endif

@@ -1,0 +1,47 @@
+/* The dialling thread: connecting may take seconds, which neither an engine's thread nor the core
+ * thread has. One address after the other. */
+#include "messenger_internal.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <stdio.h>
+
+static void dial(struct hlg_messenger *m, const struct dial_order *order)
+{
+    struct dial_result result = {.connection = order->connection};
+
+    memcpy(result.address, order->address, sizeof result.address);
+    result.error =
+        hlg_tcp_dial(order->address, m->config.connect_ns, m->config.limits.message_bytes_max,
+                     &result.channel, result.text, sizeof result.text);
+    /* As many results as orders fit, so that this waits for the core thread at most. */
+    while (!ring_push(&m->dialled, &result)) {
+        if (latch_is_set(&m->stop)) {
+            if (result.channel != NULL) {
+                result.channel->ops->close(result.channel);
+            }
+            return;
+        }
+        (void)sched_yield();
+    }
+    bell_ring(&m->core_bell);
+}
+
+void *dial_main(void *messenger)
+{
+    struct hlg_messenger *m = messenger;
+    struct dial_order order;
+
+    while (!latch_is_set(&m->stop)) {
+        if (ring_pop(&m->orders, &order)) {
+            dial(m, &order);
+            continue;
+        }
+        bell_arm(&m->dial_bell);
+        if (ring_empty(&m->orders) && !latch_is_set(&m->stop)) {
+            struct pollfd fd = {.fd = m->dial_bell.fd, .events = POLLIN};
+            (void)poll(&fd, 1, -1); /* an error or a signal only makes it look again */
+        }
+    }
+    return NULL;
+}

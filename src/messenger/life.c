@@ -1,0 +1,566 @@
+/* A messenger's life: create takes memory and port, start the pump and the threads, destroy undoes
+ * both in reverse order. */
+#define _GNU_SOURCE /* MADV_WIPEONFORK, thread affinity, getrandom */
+#include "messenger_internal.h"
+
+#include <halage/refusal.h>
+#include <poll.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+
+#define LINE_BYTES  512u
+#define PAGE_BYTES  4096u
+#define PEERS_LIMIT 0xffffu /* half of hlg_peer */
+/* Reports that one ticket, and one session, may owe at most before the engine does its part. */
+#define REPORTS_PER_TICKET 4u
+#define REPORTS_PER_PEER   4u
+
+void messenger_log(const struct hlg_messenger *m, enum hlg_log_level level, const char *format, ...)
+{
+    char line[LINE_BYTES];
+    va_list arguments;
+
+    if (m->config.log == NULL || (uint32_t)level > m->config.log_level) {
+        return;
+    }
+    va_start(arguments, format);
+    (void)vsnprintf(line, sizeof line, format, arguments); /* cut where it does not fit */
+    va_end(arguments);
+    m->config.log(m->config.log_context, level, line);
+}
+
+void hlg_messenger_config_default(struct hlg_messenger_config *config)
+{
+    *config = (struct hlg_messenger_config){.size = sizeof *config,
+                                            .connect_ns = 5 * HLG_NS_PER_S,
+                                            .cpu = -1,
+                                            .spin_ns = 50000,
+                                            .sleep_ns = HLG_NS_PER_MS,
+                                            .counter_ns = 20000,
+                                            .commands_max = 4096,
+                                            .log_level = HLG_LOG_INFO};
+    hlg_limits_default(&config->limits);
+}
+
+/* ---- Create ---- */
+
+static int refuse(char *error, size_t error_bytes, int code, const char *sentence)
+{
+    if (error_bytes > 0) {
+        (void)snprintf(error, error_bytes, "%s", sentence); /* cut where it does not fit */
+    }
+    return code;
+}
+
+static int check_config(const struct hlg_messenger_config *config, char *error, size_t error_bytes)
+{
+    const struct hlg_limits *limits = &config->limits;
+    struct hlg_refusal why = {0};
+    char sentence[HLG_REFUSAL_TEXT_BYTES] = "";
+
+    if (config->size != sizeof *config) {
+        return refuse(error, error_bytes, -HLG_EINVAL, "config.size is not that of this library");
+    }
+    if (config->role != HLG_ROLE_PREFILL && config->role != HLG_ROLE_DECODE) {
+        return refuse(error, error_bytes, -HLG_EINVAL, "config.role is neither prefill nor decode");
+    }
+    if (config->fabric == NULL) {
+        return refuse(error, error_bytes, -HLG_EINVAL, "config.fabric is missing");
+    }
+    if (limits->peers_max == 0 || limits->peers_max >= PEERS_LIMIT || limits->requests_max == 0 ||
+        limits->requests_max >= HLG_SLOTS_MAX || config->commands_max == 0 ||
+        config->sleep_ns == 0 || config->sleep_ns > HLG_NS_PER_MS || config->connect_ns == 0) {
+        return refuse(error, error_bytes, -HLG_EINVAL,
+                      "peers_max, requests_max, commands_max, sleep_ns or connect_ns of the config "
+                      "is out of range");
+    }
+    if (hlg_layout_check(&config->layout, &why) != 0) {
+        (void)hlg_refusal_text(&why, sentence, sizeof sentence);
+        return refuse(error, error_bytes, -HLG_EPLAN, sentence);
+    }
+    return 0;
+}
+
+/* Pages of the longest lists that one request can bring. */
+static uint64_t pages_of_request(const struct hlg_layout *layout)
+{
+    uint64_t pages = 0;
+
+    for (uint32_t g = 0; g < layout->group_count; g++) {
+        pages +=
+            hlg_min_u32(layout->groups[g].page_count, hlg_layout_pages(layout, g, HLG_TOKENS_MAX));
+    }
+    return pages;
+}
+
+/* Prompts and page lists of all tickets: address space at first, memory when used. */
+static int take_buffers(struct hlg_messenger *m)
+{
+    uint64_t prompt = m->config.limits.prompt_bytes_max;
+    uint64_t pages = pages_of_request(&m->config.layout) * sizeof(uint32_t);
+    uint64_t total = 0;
+
+    m->pages_max = hlg_u32(pages / sizeof(uint32_t));
+    prompt = (prompt + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    pages = (pages + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+    if (!hlg_mul_u64(prompt + pages, m->entry_count, &total)) {
+        return -HLG_ENOMEM;
+    }
+    m->buffer_bytes = (size_t)(prompt + pages);
+    void *buffers = mmap(NULL, (size_t)total, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (buffers == MAP_FAILED) {
+        return -HLG_ENOMEM;
+    }
+    m->buffers = buffers;
+    for (uint32_t i = 0; i < m->entry_count; i++) {
+        m->entries[i].prompt = m->buffers + i * m->buffer_bytes;
+        m->entries[i].pages = (uint32_t *)(void *)(m->entries[i].prompt + prompt);
+    }
+    return 0;
+}
+
+/* The kernel zeroes this page in a forked child: one load tells, where getpid() is a system call. */
+static int take_fork_mark(struct hlg_messenger *m)
+{
+    uint32_t *alive =
+        mmap(NULL, PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+    if (alive == MAP_FAILED) {
+        return -HLG_ENOMEM;
+    }
+    m->alive = alive;
+    *alive = 1;
+    return madvise(alive, PAGE_BYTES, MADV_WIPEONFORK) == 0 ? 0 : -HLG_EIO;
+}
+
+static int take_tables(struct hlg_messenger *m)
+{
+    const struct hlg_limits *limits = &m->config.limits;
+    uint32_t lanes = hlg_layout_lanes(&m->config.layout);
+    uint32_t rails = m->config.fabric->rails;
+
+    m->fds_max = 2 + limits->peers_max + limits->peers_max * lanes * rails;
+    m->peers = calloc(limits->peers_max, sizeof *m->peers);
+    m->bindings = calloc(limits->requests_max, sizeof *m->bindings);
+    m->unwanted = calloc(limits->requests_max, sizeof *m->unwanted);
+    m->fds = calloc(m->fds_max, sizeof *m->fds);
+    m->entries = calloc(m->entry_count, sizeof *m->entries);
+    m->words = calloc(m->word_count > 0 ? m->word_count : 1, sizeof *m->words);
+    if (m->peers == NULL || m->bindings == NULL || m->unwanted == NULL || m->fds == NULL ||
+        m->entries == NULL || m->words == NULL) {
+        return -HLG_ENOMEM;
+    }
+    for (uint32_t i = 0; i < limits->requests_max; i++) {
+        m->bindings[i].entry = HLG_NONE;
+    }
+    return take_buffers(m);
+}
+
+static int take_rings(struct hlg_messenger *m)
+{
+    uint64_t reserve = (uint64_t)REPORTS_PER_TICKET * m->entry_count +
+                       (uint64_t)REPORTS_PER_PEER * m->config.limits.peers_max + 2;
+
+    m->report_reserve = reserve;
+    if (ring_init(&m->free_entries, m->entry_count, sizeof(uint32_t)) != 0 ||
+        ring_init(&m->commands, m->config.commands_max, sizeof(struct command)) != 0 ||
+        ring_init(&m->reports, hlg_u32(2 * reserve), sizeof(struct hlg_report)) != 0 ||
+        ring_init(&m->orders, DIALS_MAX, sizeof(struct dial_order)) != 0 ||
+        ring_init(&m->dialled, DIALS_MAX, sizeof(struct dial_result)) != 0 ||
+        ring_init(&m->layers, LAYERS_MAX, sizeof(struct layer_value)) != 0) {
+        return -HLG_ENOMEM;
+    }
+    for (uint32_t i = 0; i < m->entry_count; i++) {
+        bool pushed = ring_push(&m->free_entries, &i);
+        HLG_ASSERT(pushed);
+    }
+    if (bell_init(&m->core_bell) != 0 || bell_init(&m->report_bell) != 0 ||
+        bell_init(&m->dial_bell) != 0 || bell_init(&m->layer_bell) != 0) {
+        return -HLG_EIO;
+    }
+    return 0;
+}
+
+static int take_all(struct hlg_messenger *m, char *error, size_t error_bytes)
+{
+    int code = take_fork_mark(m);
+
+    if (code == 0) {
+        code = take_tables(m);
+    }
+    if (code == 0) {
+        code = take_rings(m);
+    }
+    if (code != 0) {
+        return refuse(error, error_bytes, code,
+                      code == -HLG_ENOMEM ? "out of memory" : "the system gives no descriptor");
+    }
+    if (getrandom(&m->random, sizeof m->random, 0) != (ssize_t)sizeof m->random) {
+        return refuse(error, error_bytes, -HLG_EIO, "the system gives no random number");
+    }
+    m->random |= 1;
+    return m->config.listen == NULL
+               ? 0
+               : hlg_tcp_listen(m->config.listen, m->config.limits.message_bytes_max, &m->listener,
+                                error, error_bytes);
+}
+
+int hlg_messenger_create(const struct hlg_messenger_config *config,
+                         struct hlg_messenger **messenger, char *error, size_t error_bytes)
+{
+    int code = check_config(config, error, error_bytes);
+
+    if (code != 0) {
+        return code;
+    }
+    struct hlg_messenger *m = aligned_alloc(_Alignof(struct hlg_messenger), sizeof *m);
+    if (m == NULL) {
+        return refuse(error, error_bytes, -HLG_ENOMEM, "out of memory");
+    }
+    memset(m, 0, sizeof *m);
+    m->config = *config;
+    m->core_bell.fd = -1;
+    m->report_bell.fd = -1;
+    m->dial_bell.fd = -1;
+    m->layer_bell.fd = -1;
+    m->submitting = HLG_NONE;
+    latch_init(&m->stop);
+    (void)pthread_mutex_init(&m->stats_lock, NULL);
+    /* A prefiller's tickets outlive the machine's requests until they are released. */
+    bool prefill = config->role == HLG_ROLE_PREFILL;
+    m->entry_count = config->limits.requests_max * (prefill ? 2 : 1);
+    m->word_count = prefill ? hlg_prefill_words(&config->layout) : 0;
+    code = take_all(m, error, error_bytes);
+    if (code != 0) {
+        hlg_messenger_destroy(m);
+        return code;
+    }
+    m->config.listen = NULL; /* the caller's */
+    *messenger = m;
+    return 0;
+}
+
+/* ---- Memory ---- */
+
+static int fail(struct hlg_messenger *m, int code, const char *sentence)
+{
+    (void)snprintf(m->error, sizeof m->error, "%s", sentence);
+    return code;
+}
+
+static int before_start(struct hlg_messenger *m)
+{
+    if (*m->alive == 0) {
+        return -HLG_EFORK;
+    }
+    return m->started ? fail(m, -HLG_ESTATE, "the messenger is started already") : 0;
+}
+
+int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base, uint64_t bytes)
+{
+    int error = before_start(m);
+
+    if (error != 0) {
+        return error;
+    }
+    if (lane >= hlg_layout_lanes(&m->config.layout) || base == NULL || bytes == 0) {
+        return fail(m, -HLG_EINVAL, "a region has no bytes or an unknown lane");
+    }
+    struct hlg_pump_region *regions = realloc(m->regions, (m->region_count + 1) * sizeof *regions);
+    if (regions == NULL) {
+        return fail(m, -HLG_ENOMEM, "out of memory");
+    }
+    m->regions = regions;
+    /* Behind the last of its lane, so that they stay in order of lane. */
+    uint32_t at = m->region_count;
+    while (at > 0 && regions[at - 1].lane > lane) {
+        regions[at] = regions[at - 1];
+        at--;
+    }
+    regions[at] = (struct hlg_pump_region){.lane = lane, .base = base, .bytes = bytes};
+    m->region_count++;
+    uint32_t number = 0;
+    while (number < at && regions[at - number - 1].lane == lane) {
+        number++;
+    }
+    return (int)number;
+}
+
+int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd, uint64_t bytes)
+{
+    struct hlg_memory *memory = NULL;
+    int error = before_start(m);
+
+    if (error != 0) {
+        return error;
+    }
+    struct hlg_memory **imports = realloc(m->imports, (m->import_count + 1) * sizeof *imports);
+    if (imports == NULL) {
+        return fail(m, -HLG_ENOMEM, "out of memory");
+    }
+    m->imports = imports;
+    error = hlg_memory_import(fd, bytes, &memory);
+    if (error != 0) {
+        return fail(m, error, "the descriptor is no exported memory of that size");
+    }
+    int number = hlg_messenger_region_add(m, lane, hlg_memory_base(memory), bytes);
+    if (number < 0) {
+        hlg_memory_release(memory);
+        return number;
+    }
+    m->imports[m->import_count++] = memory;
+    return number;
+}
+
+static int add_places(struct hlg_messenger *m, const struct hlg_place *places, uint32_t count)
+{
+    struct hlg_place *all = realloc(m->places, (m->place_count + count) * sizeof *all);
+
+    if (all == NULL) {
+        return fail(m, -HLG_ENOMEM, "out of memory");
+    }
+    m->places = all;
+    memcpy(all + m->place_count, places, count * sizeof *all);
+    m->place_count += count;
+    return 0;
+}
+
+int hlg_messenger_place_add(struct hlg_messenger *m, const struct hlg_place *place)
+{
+    int error = before_start(m);
+
+    return error != 0 ? error : add_places(m, place, 1);
+}
+
+int hlg_messenger_places_linear(struct hlg_messenger *m)
+{
+    const struct hlg_layout *layout = &m->config.layout;
+    int error = before_start(m);
+
+    for (uint32_t lane = 0; error == 0 && lane < hlg_layout_lanes(layout); lane++) {
+        int count = hlg_places_linear(layout, lane, NULL, 0, NULL);
+        HLG_ASSERT(count >= 0);
+        struct hlg_place *places = calloc((size_t)count + 1, sizeof *places);
+        if (places == NULL) {
+            return fail(m, -HLG_ENOMEM, "out of memory");
+        }
+        (void)hlg_places_linear(layout, lane, places, (uint32_t)count, NULL);
+        error = count > 0 ? add_places(m, places, (uint32_t)count) : 0;
+        free(places);
+    }
+    return error;
+}
+
+int hlg_messenger_counter_watch(struct hlg_messenger *m, uint32_t word,
+                                const _Atomic uint32_t *counter)
+{
+    int error = before_start(m);
+
+    if (error != 0) {
+        return error;
+    }
+    if (word >= m->word_count) {
+        return fail(m, -HLG_EINVAL, "a counter word has an unknown number");
+    }
+    m->words[word].counter = counter;
+    return 0;
+}
+
+/* ---- Start ---- */
+
+static int make_pump(struct hlg_messenger *m)
+{
+    const struct hlg_messenger_config *config = &m->config;
+    uint64_t drawn[2] = {0};
+    struct hlg_pump_config pump = {.role = (enum hlg_role)config->role,
+                                   .fabric = config->fabric,
+                                   .regions = m->regions,
+                                   .region_count = m->region_count,
+                                   .places = m->places,
+                                   .place_count = m->place_count,
+                                   .notice = notice_take,
+                                   .note = note_take,
+                                   .context = m};
+
+    if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
+        return fail(m, -HLG_EIO, "the system gives no random number");
+    }
+    uint64_t node = config->node != 0 ? config->node : drawn[0] | 1;
+    if (config->role == HLG_ROLE_PREFILL) {
+        pump.prefill = (struct hlg_prefill_config){.limits = config->limits,
+                                                   .layout = config->layout,
+                                                   .rails = config->fabric->rails,
+                                                   .node = node,
+                                                   .incarnation = drawn[1]};
+        memcpy(pump.prefill.fingerprint, config->fingerprint, HLG_FINGERPRINT_BYTES);
+    } else {
+        pump.decode = (struct hlg_decode_config){.limits = config->limits,
+                                                 .layout = config->layout,
+                                                 .rails = config->fabric->rails,
+                                                 .node = node,
+                                                 .incarnation = drawn[1]};
+        memcpy(pump.decode.fingerprint, config->fingerprint, HLG_FINGERPRINT_BYTES);
+    }
+    return hlg_pump_create(&pump, &m->pump, m->error, sizeof m->error);
+}
+
+static int pin(struct hlg_messenger *m)
+{
+    cpu_set_t cpus;
+
+    if (m->config.cpu < 0) {
+        return 0;
+    }
+    CPU_ZERO(&cpus);
+    if (m->config.cpu < CPU_SETSIZE) {
+        CPU_SET((size_t)m->config.cpu, &cpus);
+    }
+    return pthread_setaffinity_np(m->core_thread, sizeof cpus, &cpus) == 0
+               ? 0
+               : fail(m, -HLG_EINVAL, "the core thread cannot be pinned to config.cpu");
+}
+
+/* Signals are the engine's: our threads take none. */
+static int start_threads(struct hlg_messenger *m)
+{
+    sigset_t all;
+    sigset_t before;
+
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&m->core_thread, NULL, progress_main, m);
+    m->threads += error == 0;
+    if (error == 0) {
+        error = pthread_create(&m->dial_thread, NULL, dial_main, m);
+        m->threads += error == 0;
+    }
+    if (error == 0 && m->word_count > 0) {
+        error = pthread_create(&m->layer_thread, NULL, layer_poll_main, m);
+        m->threads += error == 0;
+    }
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return error == 0 ? pin(m) : fail(m, -HLG_ENOMEM, "a thread could not be started");
+}
+
+int hlg_messenger_start(struct hlg_messenger *m)
+{
+    int error = before_start(m);
+
+    if (error != 0) {
+        return error;
+    }
+    if (m->pump != NULL) {
+        return fail(m, -HLG_ESTATE, "an earlier start failed");
+    }
+    error = make_pump(m);
+    if (error != 0) {
+        return error;
+    }
+    error = start_threads(m);
+    if (error != 0) {
+        return error;
+    }
+    m->started = true;
+    struct hlg_transport_caps caps;
+    m->config.fabric->query(m->config.fabric, &caps);
+    messenger_log(m, HLG_LOG_INFO, "started role %s provider %.16s lanes %u rails %u port %d",
+                  m->config.role == HLG_ROLE_PREFILL ? "prefill" : "decode", caps.provider,
+                  hlg_layout_lanes(&m->config.layout), m->config.fabric->rails,
+                  hlg_messenger_port(m));
+    return 0;
+}
+
+/* ---- End ---- */
+
+static void stop_threads(struct hlg_messenger *m)
+{
+    pthread_t threads[] = {m->core_thread, m->dial_thread, m->layer_thread};
+
+    latch_set(&m->stop);
+    if (m->threads > 0) {
+        bell_ring(&m->core_bell);
+        bell_ring(&m->dial_bell);
+        bell_ring(&m->layer_bell);
+    }
+    for (uint32_t i = 0; i < m->threads; i++) {
+        int error = pthread_join(threads[i], NULL);
+        HLG_ASSERT(error == 0);
+    }
+}
+
+static void give_rings(struct hlg_messenger *m)
+{
+    struct dial_result result;
+
+    while (m->dialled.turns != NULL && ring_pop(&m->dialled, &result)) {
+        if (result.channel != NULL) {
+            result.channel->ops->close(result.channel);
+        }
+    }
+    ring_fini(&m->free_entries);
+    ring_fini(&m->commands);
+    ring_fini(&m->reports);
+    ring_fini(&m->orders);
+    ring_fini(&m->dialled);
+    ring_fini(&m->layers);
+    bell_fini(&m->core_bell);
+    bell_fini(&m->report_bell);
+    bell_fini(&m->dial_bell);
+    bell_fini(&m->layer_bell);
+}
+
+void hlg_messenger_destroy(struct hlg_messenger *m)
+{
+    if (m == NULL || (m->alive != NULL && *m->alive == 0)) {
+        return; /* in a forked child all of it is the parent's */
+    }
+    stop_threads(m);
+    hlg_pump_destroy(m->pump);
+    if (m->listener != NULL) {
+        hlg_tcp_listener_close(m->listener);
+    }
+    give_rings(m);
+    for (uint32_t i = 0; i < m->import_count; i++) {
+        hlg_memory_release(m->imports[i]);
+    }
+    if (m->buffers != NULL) {
+        (void)munmap(m->buffers, m->buffer_bytes * m->entry_count);
+    }
+    if (m->alive != NULL) {
+        (void)munmap((void *)(uintptr_t)m->alive, PAGE_BYTES);
+    }
+    (void)pthread_mutex_destroy(&m->stats_lock);
+    free(m->imports);
+    free(m->regions);
+    free(m->places);
+    free(m->peers);
+    free(m->bindings);
+    free(m->unwanted);
+    free(m->fds);
+    free(m->entries);
+    free(m->words);
+    free(m);
+}
+
+const char *hlg_messenger_error(const struct hlg_messenger *m)
+{
+    return m->error;
+}
+
+int hlg_messenger_port(const struct hlg_messenger *m)
+{
+    if (*m->alive == 0) {
+        return -HLG_EFORK;
+    }
+    if (m->listener == NULL) {
+        return -HLG_ESTATE;
+    }
+    /* "127.0.0.1:40123", "[::1]:40123" */
+    const char *colon = strrchr(hlg_tcp_listener_name(m->listener), ':');
+    return colon == NULL ? -HLG_ESTATE : (int)strtol(colon + 1, NULL, 10);
+}

@@ -1,0 +1,222 @@
+/*
+ * What the files of the messenger share.
+ *
+ *   messenger.c   calls of the engine's threads, and the tickets that they and the core thread share
+ *   life.c        create, memory, start, destroy
+ *   places.c      where pages lie when nobody says otherwise
+ *   progress.c    the core thread: the only one that touches the pump, and so the core
+ *   command.c     on the core thread: commands become events
+ *   notice.c      on the core thread: notices become reports
+ *   dial.c        the dialling thread
+ *   layer_poll.c  the layer poller's thread
+ */
+#ifndef HALAGE_MESSENGER_INTERNAL_H
+#define HALAGE_MESSENGER_INTERNAL_H
+
+#include "ring.h"
+#include <halage/memory.h>
+#include <halage/messenger.h>
+#include <halage/pump.h>
+#include <halage/transport/tcp.h>
+#include <pthread.h>
+#include <sys/types.h>
+
+#define ADDRESS_BYTES_MAX 256u
+#define DIALS_MAX         64u  /* that may wait */
+#define LAYERS_MAX        256u /* counter values that may wait; more stay in their words */
+#define ERROR_BYTES       256u
+
+/* A command as it goes to the core thread. What is long waits in the ticket's entry. */
+struct command {
+    uint32_t kind; /* enum hlg_command_kind */
+    hlg_peer peer;
+    hlg_ticket ticket;
+    hlg_time retry_after_ns;
+    uint32_t forward;
+    uint32_t token_begin;
+    uint32_t token_count;
+};
+
+struct dial_order {
+    uint32_t connection;
+    char address[ADDRESS_BYTES_MAX];
+};
+
+struct dial_result {
+    uint32_t connection;
+    int32_t error;
+    struct hlg_channel *channel;
+    char address[ADDRESS_BYTES_MAX];
+    char text[HLG_REPORT_TEXT_BYTES];
+};
+
+struct layer_value {
+    uint32_t word;
+    uint32_t value;
+};
+
+enum entry_phase {
+    ENTRY_FREE = 0,
+    ENTRY_OPEN,
+    ENTRY_FINISHED, /* its last report was pushed */
+    ENTRY_RELEASED, /* the engine gave it back; the core thread frees it */
+};
+
+/* What stands behind a ticket. Fields without a word on it are written by the submitting thread
+ * (decode) or the core thread (prefill) before the ticket is known to anyone else. */
+struct entry {
+    _Atomic uint64_t ticket;    /* 0: free */
+    _Atomic uint32_t phase;     /* enum entry_phase */
+    _Atomic uint32_t admitting; /* an admit waits for the core thread, which reads `admit` then */
+    uint32_t uses;
+    hlg_handle handle;        /* core thread's */
+    bool bound;               /* core thread's: `handle` is good */
+    uint8_t *prompt;          /* [prompt_bytes_max] */
+    uint32_t *pages;          /* [pages_max] */
+    struct hlg_submit submit; /* decode; pointers into this entry */
+    struct hlg_admit admit;   /* prefill; likewise */
+    struct hlg_request view;  /* prefill; likewise */
+    uint8_t id[HLG_REQUEST_ID_BYTES_MAX];
+};
+
+/* A peer of the pump; core thread's. */
+struct peer_slot {
+    uint32_t uses; /* 16 bits, high half of hlg_peer */
+    uint32_t connection;
+    bool in_use;
+    bool up;
+    char name[HLG_TCP_NAME_BYTES];
+};
+
+/* Which entry stands for a handle of the machine: by the handle's low half. */
+struct binding {
+    hlg_handle handle;
+    uint32_t entry; /* HLG_NONE */
+};
+
+struct counter_word {
+    const _Atomic uint32_t *counter;
+    uint32_t last;
+};
+
+struct hlg_messenger {
+    struct hlg_messenger_config config;
+    const uint32_t *alive; /* a page that a forked child finds zeroed */
+    bool started;
+    char error[ERROR_BYTES];
+
+    /* memory */
+    struct hlg_pump_region *regions; /* in order of lane */
+    struct hlg_memory **imports;     /* [import_count] */
+    struct hlg_place *places;
+    uint32_t region_count;
+    uint32_t import_count;
+    uint32_t place_count;
+
+    /* tickets */
+    struct entry *entries; /* [entry_count] */
+    uint8_t *buffers;      /* [entry_count][buffer_bytes], mapped, touched when used */
+    size_t buffer_bytes;
+    uint32_t entry_count;
+    uint32_t pages_max; /* of one entry */
+    struct ring free_entries;
+
+    /* between threads */
+    struct ring commands;
+    struct ring reports;
+    struct ring orders;  /* to the dialling thread */
+    struct ring dialled; /* from it */
+    struct ring layers;  /* from the layer poller */
+    struct bell core_bell;
+    struct bell report_bell;
+    struct bell dial_bell;
+    struct bell layer_bell;
+    struct latch stop;
+    _Atomic uint32_t connections;
+    _Atomic uint64_t chunks_announced;
+    _Atomic uint64_t chunks_rested; /* announced ones whose forward is over */
+    pthread_mutex_t stats_lock;
+    struct hlg_messenger_stats stats_shown; /* under stats_lock */
+
+    pthread_t core_thread;
+    pthread_t dial_thread;
+    pthread_t layer_thread;
+    uint32_t threads; /* started, in this order */
+
+    /* layer poller's */
+    struct counter_word *words; /* [word_count] */
+    uint32_t word_count;
+
+    /* core thread's */
+    struct hlg_tcp_listener *listener;
+    struct hlg_pump *pump;
+    struct peer_slot *peers;  /* [peers_max] */
+    struct binding *bindings; /* [requests_max] */
+    struct pollfd *fds;       /* [fds_max] */
+    uint32_t fds_max;
+    hlg_handle *unwanted; /* [requests_max] requests that found no entry: to be rejected */
+    uint32_t unwanted_count;
+    uint32_t submitting;     /* entry whose SUBMIT is being handled, or HLG_NONE */
+    uint64_t report_reserve; /* free cells of `reports` that notices of open things may need */
+    struct layer_value layers_taken[LAYERS_MAX];
+    uint32_t layers_taken_count;
+    uint64_t layers_after; /* commands that must be handled before these */
+    uint64_t random;
+    uint64_t chunks_handled;
+    uint32_t forward_newest; /* announced; 0: none */
+    hlg_time stats_due;
+    struct hlg_messenger_stats stats;
+};
+
+/* messenger.c: tickets. The entry of a ticket that is good, else NULL; any thread. */
+struct entry *entry_find(struct hlg_messenger *m, hlg_ticket ticket);
+/* A fresh entry, of which nobody knows yet; NULL when all are in use. Any thread. */
+struct entry *entry_take(struct hlg_messenger *m);
+/* Makes the ticket good; everything written to the entry before is seen by who finds it. */
+hlg_ticket entry_publish(struct hlg_messenger *m, struct entry *entry);
+void entry_finish(struct entry *entry); /* before the last report is pushed */
+bool entry_finished(const struct entry *entry);
+void entry_free(struct hlg_messenger *m, struct entry *entry);
+bool entry_admitting(const struct entry *entry);
+void entry_admitted(struct entry *entry); /* the core thread is done with `admit` */
+
+static inline uint32_t entry_index(const struct hlg_messenger *m, const struct entry *entry)
+{
+    return hlg_u32((uint64_t)(entry - m->entries));
+}
+
+/* life.c */
+__attribute__((format(printf, 3, 4))) void
+messenger_log(const struct hlg_messenger *m, enum hlg_log_level level, const char *format, ...);
+
+/* progress.c */
+void *progress_main(void *messenger);
+
+/* command.c */
+void command_handle(struct hlg_messenger *m, const struct command *command);
+/* Rejects what found no entry; returns how many. */
+int command_reject_unwanted(struct hlg_messenger *m);
+
+/* notice.c */
+void notice_take(void *messenger, const struct hlg_notice *notice);
+void note_take(void *messenger, const struct hlg_note *note);
+void report_push(struct hlg_messenger *m, const struct hlg_report *report);
+void report_text(struct hlg_report *report, const char *text);
+hlg_peer peer_name_of(const struct hlg_messenger *m, uint32_t index);
+/* The machine's index of a peer that is still the one named, or HLG_NONE. */
+uint32_t peer_index_of(const struct hlg_messenger *m, hlg_peer peer);
+void binding_make(struct hlg_messenger *m, hlg_handle handle, struct entry *entry);
+void binding_end(struct hlg_messenger *m, struct entry *entry);
+
+/* dial.c */
+void *dial_main(void *messenger);
+
+/* layer_poll.c */
+void *layer_poll_main(void *messenger);
+/* A chunk is about to be pushed (any thread); or could not be, after all. */
+void layer_poll_announce(struct hlg_messenger *m);
+void layer_poll_withdraw(struct hlg_messenger *m);
+/* No announced forward is open but of chunks after the `handled` first. */
+void layer_poll_rest(struct hlg_messenger *m, uint64_t handled);
+
+#endif

@@ -1,0 +1,242 @@
+/*
+ * The core thread. With no request open it sleeps on the control sockets and its bell and polls no
+ * completion queue; with requests open it spins, then sleeps ever longer, up to config.sleep_ns, on
+ * the endpoints' descriptors as well where they have some.
+ */
+#define _GNU_SOURCE /* ppoll */
+#include "messenger_internal.h"
+
+#include <inttypes.h>
+#include <poll.h>
+#include <stdio.h>
+#include <time.h>
+
+#define SLEEP_NS_MIN     20000u
+#define STATS_NS         (10 * HLG_NS_PER_MS)
+#define IDLE_NS_MAX      HLG_NS_PER_S
+#define ACCEPTS_PER_STEP 8u
+/* Endpoints are kept moving this long after the last request; see LINGER_NS in the pump. */
+#define LINGER_NS (20 * HLG_NS_PER_MS)
+#define FDS_OWN   2u
+
+/* Whether there is room for the reports that anything new could bring, beyond those of what is open
+ * already. The engine that does not poll stops its own commands, and loses nothing. */
+static bool may_take(const struct hlg_messenger *m)
+{
+    uint64_t used = ring_pushes(&m->reports) - ring_pops(&m->reports);
+
+    return used + m->report_reserve < ring_capacity(&m->reports);
+}
+
+/* ---- Connections ---- */
+
+static void add_channel(struct hlg_messenger *m, struct hlg_channel *channel, uint32_t connection)
+{
+    char name[HLG_TCP_NAME_BYTES];
+    uint32_t index = 0;
+
+    (void)snprintf(name, sizeof name, "%s", channel->ops->name(channel));
+    int error = hlg_pump_channel(m->pump, channel, connection != 0, &index);
+    if (error == 0) {
+        struct peer_slot *peer = &m->peers[index];
+        uint32_t uses = (peer->uses + 1) & 0xffffu;
+        *peer = (struct peer_slot){.uses = uses, .connection = connection};
+        memcpy(peer->name, name, sizeof peer->name);
+        messenger_log(m, HLG_LOG_DEBUG, "channel %s peer %" PRIu32, name, peer_name_of(m, index));
+        return;
+    }
+    messenger_log(m, HLG_LOG_WARN, "channel %s refused %s", name, hlg_error_text(error));
+    if (connection != 0) {
+        struct hlg_report report = {.kind = HLG_NOTICE_PEER_REFUSED,
+                                    .peer = HLG_NONE,
+                                    .connection = connection,
+                                    .error = error};
+        (void)snprintf(report.text, sizeof report.text, "%s: %s", name,
+                       error == -HLG_ELIMIT ? "as many peers as limits.peers_max are connected"
+                                            : "no endpoint could be opened for it");
+        report_push(m, &report);
+    }
+}
+
+static int take_connections(struct hlg_messenger *m)
+{
+    struct dial_result result;
+    struct hlg_channel *channel = NULL;
+    int work = 0;
+
+    for (uint32_t i = 0; m->listener != NULL && i < ACCEPTS_PER_STEP && may_take(m); i++) {
+        if (hlg_tcp_accept(m->listener, &channel) <= 0) {
+            break; /* nobody, or no descriptor free for whoever waits */
+        }
+        add_channel(m, channel, 0);
+        work++;
+    }
+    while (may_take(m) && ring_pop(&m->dialled, &result)) {
+        work++;
+        if (result.error == 0) {
+            add_channel(m, result.channel, result.connection);
+            continue;
+        }
+        struct hlg_report report = {.kind = HLG_NOTICE_PEER_REFUSED,
+                                    .peer = HLG_NONE,
+                                    .connection = result.connection,
+                                    .error = result.error};
+        report_text(&report, result.text);
+        messenger_log(m, HLG_LOG_WARN, "peer_refused connection %" PRIu32 " %s", result.connection,
+                      result.text);
+        report_push(m, &report);
+    }
+    return work;
+}
+
+/* ---- Commands and counter values ---- */
+
+/* Handles commands up to the push number `limit`. Returns how many; fewer are there when one of them
+ * is still being pushed, or the engine must poll first. */
+static int take_commands(struct hlg_messenger *m, uint64_t limit)
+{
+    struct command command;
+    int work = 0;
+
+    while (ring_pops(&m->commands) < limit && may_take(m) && ring_pop(&m->commands, &command)) {
+        command_handle(m, &command);
+        work++;
+    }
+    return work;
+}
+
+/*
+ * Counter values are handed over only when every command that was pushed before they were read has
+ * been handled (I4): they are taken out of their ring first, then the commands, then they are acted
+ * on. A value that must wait for a command half pushed waits.
+ */
+static int take_layers_and_commands(struct hlg_messenger *m)
+{
+    int work = 0;
+
+    if (m->layers_taken_count == 0) {
+        while (m->layers_taken_count < LAYERS_MAX &&
+               ring_pop(&m->layers, &m->layers_taken[m->layers_taken_count])) {
+            m->layers_taken_count++;
+        }
+        m->layers_after = ring_pushes(&m->commands);
+    }
+    work += take_commands(m, ring_pushes(&m->commands));
+    if (m->layers_taken_count == 0 || ring_pops(&m->commands) < m->layers_after) {
+        return work;
+    }
+    for (uint32_t i = 0; i < m->layers_taken_count; i++) {
+        struct hlg_event event = {
+            .kind = HLG_EVENT_LAYER,
+            .layer = {.word = m->layers_taken[i].word, .value = m->layers_taken[i].value}};
+        int error = hlg_pump_event(m->pump, &event);
+        HLG_ASSERT(error == 0); /* counter_watch() checked the word's number */
+        m->stats.layers_read++;
+    }
+    work += (int)m->layers_taken_count;
+    m->layers_taken_count = 0;
+    return work;
+}
+
+/* ---- Sleeping ---- */
+
+static void show_stats(struct hlg_messenger *m, hlg_time now)
+{
+    struct hlg_pump_stats pump;
+
+    hlg_pump_stats(m->pump, &pump);
+    m->stats.requests_open = hlg_pump_open(m->pump);
+    m->stats.pieces_posted = pump.pieces_posted;
+    m->stats.pieces_done = pump.pieces_done;
+    m->stats.pieces_failed = pump.pieces_failed;
+    m->stats.bytes_posted = pump.bytes_posted;
+    m->stats.writes_refused = pump.writes_refused;
+    m->stats.pieces_counted = pump.pieces_counted;
+    m->stats.frames_sent = pump.frames_sent;
+    m->stats.frames_received = pump.frames_received;
+    m->stats.frames_malformed = pump.frames_malformed;
+    m->stats.sessions_ended = pump.sessions_ended;
+    m->stats.layers_early = pump.layers_early;
+    m->stats.layers_late = pump.layers_late;
+    m->stats_due = now + STATS_NS;
+    (void)pthread_mutex_lock(&m->stats_lock);
+    m->stats_shown = m->stats;
+    (void)pthread_mutex_unlock(&m->stats_lock);
+}
+
+static hlg_time sleep_limit(struct hlg_messenger *m, hlg_time now, bool active, hlg_time *backoff)
+{
+    hlg_time due = hlg_pump_deadline(m->pump);
+    hlg_time span = due <= now ? 0 : due - now;
+
+    if (!active) {
+        return hlg_min_time(span, IDLE_NS_MAX);
+    }
+    span = hlg_min_time(span, *backoff);
+    *backoff = hlg_min_time(2 * *backoff, m->config.sleep_ns);
+    return span;
+}
+
+static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active, hlg_time *backoff)
+{
+    uint32_t count = 0;
+
+    bell_arm(&m->core_bell);
+    /* Work that the engine's idleness keeps waiting does not keep us awake. */
+    if (may_take(m) && (!ring_empty(&m->commands) || !ring_empty(&m->dialled))) {
+        return;
+    }
+    if (!ring_empty(&m->layers) || latch_is_set(&m->stop)) {
+        return;
+    }
+    m->fds[count++] = (struct pollfd){.fd = m->core_bell.fd, .events = POLLIN};
+    if (m->listener != NULL && may_take(m)) {
+        m->fds[count++] = (struct pollfd){.fd = hlg_tcp_listener_fd(m->listener), .events = POLLIN};
+    }
+    int more = hlg_pump_wait_fds(m->pump, m->fds + count, m->fds_max - count, active);
+    if (more < 0) {
+        /* An endpoint has work, or none has a descriptor: short sleeps on the rest. */
+        more = hlg_pump_wait_fds(m->pump, m->fds + count, m->fds_max - count, false);
+    }
+    count += more > 0 ? (uint32_t)more : 0;
+    hlg_time span = sleep_limit(m, now, active, backoff);
+    struct timespec limit = {.tv_sec = (time_t)(span / HLG_NS_PER_S),
+                             .tv_nsec = (long)(span % HLG_NS_PER_S)};
+    m->stats.core_sleeps++;
+    (void)ppoll(m->fds, count, &limit, NULL); /* an error or a signal only makes it look again */
+}
+
+void *progress_main(void *messenger)
+{
+    struct hlg_messenger *m = messenger;
+    hlg_time busy = hlg_pump_now(m->pump); /* when there was work last */
+    hlg_time active_until = 0;
+    hlg_time backoff = SLEEP_NS_MIN;
+
+    while (!latch_is_set(&m->stop)) {
+        int work = take_connections(m);
+        work += take_layers_and_commands(m);
+        work += command_reject_unwanted(m);
+        work += hlg_pump_step(m->pump);
+        m->stats.core_loops++;
+        hlg_time now = hlg_pump_now(m->pump);
+        if (hlg_pump_open(m->pump) > 0) {
+            active_until = now + LINGER_NS;
+        } else {
+            layer_poll_rest(m, m->chunks_handled);
+        }
+        bool active = now < active_until;
+        if (work > 0) {
+            busy = now;
+            backoff = hlg_min_time(SLEEP_NS_MIN, m->config.sleep_ns);
+        } else if (!active || now - busy >= m->config.spin_ns) {
+            show_stats(m, now);
+            sleep_until_work(m, now, active, &backoff);
+            continue;
+        }
+        if (m->stats_due <= now) {
+            show_stats(m, now);
+        }
+    }
+    return NULL;
+}
