@@ -555,6 +555,25 @@ static void hostile_lengths_write_nothing(void **state)
     }
 }
 
+/* A count that the body cannot hold is refused before the first entry is written. */
+static void counts_beyond_the_body_write_nothing(void **state)
+{
+    struct bench *b = *state;
+    struct hlg_message m = {.kind = HLG_MESSAGE_CREDIT};
+    struct hlg_message got;
+
+    b->credits[0] = (struct hlg_credit_entry){1, 2, 3};
+    m.credit = (struct hlg_credit){1, b->credits};
+    for (uint32_t count = 2; count < 20; count++) {
+        const uint64_t bytes = encode(b, &m);
+
+        put_u32_at(b->frame, 8, count);
+        b->scratch[0] = 0x5a;
+        assert_int_equal(decode_exact(b, b->frame, bytes, &got), -HLG_EPROTO);
+        assert_int_equal(b->scratch[0], 0x5a);
+    }
+}
+
 static void runs_have_one_encoding(void **state)
 {
     struct bench *b = *state;
@@ -784,6 +803,7 @@ int main(void)
         cmocka_unit_test(a_changed_byte_is_refused_or_means_what_it_says),
         cmocka_unit_test(a_value_out_of_range_is_refused),
         cmocka_unit_test(hostile_lengths_write_nothing),
+        cmocka_unit_test(counts_beyond_the_body_write_nothing),
         cmocka_unit_test(runs_have_one_encoding),
         cmocka_unit_test(short_scratch_is_a_limit),
         cmocka_unit_test(unknown_kinds_and_versions_are_refused),

@@ -264,15 +264,48 @@ static void arm(struct endpoint *e, struct peer *peer, hlg_time when)
     }
 }
 
-/* The next moment that matters to a refused peer: it is given up, or takes writes again. */
-static hlg_time refusal_deadline(const struct endpoint *e, const struct peer *peer)
+/* Come back when the refused peer is given up or, if that is earlier, takes writes again. */
+static void arm_refusal(struct endpoint *e, struct peer *peer)
 {
+    const hlg_time earliest = e->loop->now;
     const hlg_time stalled = peer->refused_since + e->loop->config.stall_ns;
 
-    if (!peer->down_told && stalled < peer->refused_until) {
-        return stalled > e->loop->now ? stalled : e->loop->now;
+    if (!peer->down_told && (!peer->refusing || stalled < peer->refused_until)) {
+        arm(e, peer, stalled > earliest ? stalled : earliest);
+    } else if (peer->refusing) {
+        arm(e, peer, peer->refused_until);
     }
-    return peer->refused_until;
+}
+
+static void begin_refusal(struct endpoint *e, struct peer *peer)
+{
+    if (peer->refused_since == HLG_TIME_NEVER) {
+        peer->refused_since = e->loop->now;
+    }
+    arm_refusal(e, peer);
+}
+
+/*
+ * Nobody is there. A writer that met the peer may not know yet, and then its pieces are taken and
+ * fail; a coin says when it finds out.
+ */
+static bool is_gone(struct endpoint *e, struct peer *peer)
+{
+    const struct endpoint *target = endpoint_find(e->loop, &peer->place);
+
+    if (target != NULL && target->state == ENDPOINT_OPEN) {
+        peer->met = true;
+        return false;
+    }
+    if (peer->met && hlg_rng_below(&e->loop->rng, 2) == 0) {
+        return false;
+    }
+    peer->met = false;
+    if (!peer->gone) {
+        peer->gone = true;
+        begin_refusal(e, peer);
+    }
+    return true;
 }
 
 static bool draw_refusal(struct endpoint *e, struct peer *peer)
@@ -289,11 +322,8 @@ static bool draw_refusal(struct endpoint *e, struct peer *peer)
     peer->refusing = true;
     peer->refused_until =
         loop->now + 1 + hlg_rng_between(&loop->rng, 0, loop->config.faults.refuse_ns_max);
-    if (peer->refused_since == HLG_TIME_NEVER) {
-        peer->refused_since = loop->now;
-    }
     loop->stats.refusals++;
-    arm(e, peer, refusal_deadline(e, peer));
+    begin_refusal(e, peer);
     return true;
 }
 
@@ -327,7 +357,7 @@ static int64_t write_pages(struct hlg_transport *t, const struct hlg_paged_write
         return -HLG_EINVAL;
     }
     peer = &e->peers[w->peer];
-    if (draw_refusal(e, peer)) {
+    if (is_gone(e, peer) || draw_refusal(e, peer)) {
         return 0;
     }
     pieces = draw_prefix(e, w);
@@ -478,17 +508,16 @@ void endpoint_on_peer(struct endpoint *e, uint32_t index)
     if (time >= peer->death) {
         tell_down(e, peer);
     }
-    if (!peer->refusing) {
-        return;
-    }
-    if (time >= peer->refused_until) {
+    if (peer->refusing && time >= peer->refused_until) {
         peer->refusing = false;
+    }
+    if (!peer->refusing && !peer->gone) {
         return;
     }
     if (time - peer->refused_since >= e->loop->config.stall_ns) {
         tell_down(e, peer);
     }
-    arm(e, peer, refusal_deadline(e, peer));
+    arm_refusal(e, peer);
 }
 
 /* Peers learn of the death by a coin: some providers notice, others only fail writes. */

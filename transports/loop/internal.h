@@ -46,8 +46,10 @@ struct place {
 
 struct peer {
     bool open;
-    bool refusing;
-    bool down; /* PEER_DOWN waits to be polled */
+    bool met;      /* a write found it open, and none since found out that it is gone */
+    bool gone;     /* refused because nobody is there */
+    bool refusing; /* refused by a fault, until refused_until */
+    bool down;     /* PEER_DOWN waits to be polled */
     bool down_told;
     uint32_t timers; /* PEER happenings scheduled, <= PEER_TIMERS_MAX; they outlive peer_close */
     hlg_time refused_since; /* of refusals with no write taken between, or HLG_TIME_NEVER */

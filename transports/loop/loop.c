@@ -140,6 +140,11 @@ static void query(const struct hlg_fabric *fabric, struct hlg_transport_caps *ca
     endpoint_query(((const struct node *)fabric)->loop, caps);
 }
 
+static hlg_time now(struct hlg_fabric *fabric)
+{
+    return ((const struct node *)fabric)->loop->now;
+}
+
 static bool take_nodes(struct hlg_loop *loop)
 {
     bool failed = false;
@@ -153,6 +158,7 @@ static bool take_nodes(struct hlg_loop *loop)
 
         node->fabric.open = endpoint_open;
         node->fabric.query = query;
+        node->fabric.now = now;
         node->fabric.rails = loop->config.rails;
         node->loop = loop;
         node->index = index;

@@ -77,8 +77,9 @@ void hlg_loop_destroy(struct hlg_loop *loop);
 /*
  * The fabric of a node; it belongs to the loop. Its `open` returns -HLG_EINVAL for a lane or rail that
  * is none, -HLG_ELIMIT beyond domains_max, -HLG_ESTATE while the node is dead. Endpoints belong to
- * the caller until `free`. peer_open takes any well-formed address: writes to an endpoint that is
- * gone fail with -HLG_EPEER. wait_fd has no descriptor.
+ * the caller until `free`. peer_open takes any well-formed address. A write to an endpoint that is gone
+ * is taken and fails with -HLG_EPEER as long as the writer, by a coin, does not know; then it is
+ * refused, and PEER_DOWN comes after stall_ns. wait_fd has no descriptor.
  */
 struct hlg_fabric *hlg_loop_fabric(struct hlg_loop *loop, uint32_t node);
 
