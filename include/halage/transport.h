@@ -93,9 +93,9 @@ struct hlg_transport_event {
     union {
         struct {
             hlg_op_id op;
-            uint32_t done;
-            uint32_t failed;
-            int32_t status; /* negated enum hlg_error of the first failure */
+            uint32_t done;   /* pieces that completed well; done + failed add up to what was taken */
+            uint32_t failed; /* pieces that ended in error */
+            int32_t status;  /* negated enum hlg_error of the first failure */
         } done;
         struct {
             uint32_t imm; /* slot and generation are those of every one summed here */
