@@ -3,7 +3,6 @@
  *
  *   messenger.c   calls of the engine's threads, and the tickets that they and the core thread share
  *   life.c        create, memory, start, destroy
- *   places.c      where pages lie when nobody says otherwise
  *   progress.c    the core thread: the only one that touches the pump, and so the core
  *   command.c     on the core thread: commands become events
  *   notice.c      on the core thread: notices become reports
