@@ -96,8 +96,9 @@ struct hlg_pump {
     uint8_t *frame;                         /* [limits.message_bytes_max] */
     void *scratch;                          /* [scratch_bytes] of hlg_wire_decode() */
     uint64_t scratch_bytes;
-    bool *room;      /* [lanes * rails], while ROOM is gathered */
-    hlg_time linger; /* endpoints are polled until then though nothing is open */
+    struct hlg_message message; /* the last one received; its arrays lie in scratch */
+    bool *room;                 /* [lanes * rails], while ROOM is gathered */
+    hlg_time linger;            /* endpoints are polled until then though nothing is open */
     void (*notice)(void *context, const struct hlg_notice *notice);
     void (*note)(void *context, const struct hlg_note *note);
     void *context;
