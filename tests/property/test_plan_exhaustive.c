@@ -4,8 +4,8 @@
  *
  * Domain, a full product: TP of source and of target {1,2,3,4,6,8}; heads {1,2,3,4,6,8}; HND, NHD;
  * planes {1,2}; page_tokens {1,2,4}; stages of source and of target {1,2}, cut at different layers;
- * piece_bytes_max {2, 2^20} against heads of 3 bytes; pools {1,2}; context {whole on each rank,
- * max(TP) shards}; and every replica offset of each plan.
+ * piece_bytes_max of source and of target {2, 2^20}, with heads of 3 bytes; pools {1,2}; context
+ * {whole on each rank, max(TP) shards}; and every replica offset of each plan.
  */
 #include "plan_oracle.h"
 
@@ -35,7 +35,7 @@ struct combination {
     uint32_t arrangement;
     uint32_t planes;
     uint32_t page_tokens;
-    uint32_t piece_max;
+    uint32_t piece_max[2];
     uint32_t pools;
     uint32_t shards; /* of the context */
 };
@@ -56,7 +56,7 @@ static struct hlg_layout make_layout(const struct combination *c, uint32_t side)
         .pools = c->pools,
         .layers = LAYERS,
         .rank_limit = c->tp[side] * c->stages[side],
-        .piece_bytes_max = c->piece_max,
+        .piece_bytes_max = c->piece_max[side],
         .group_count = 2,
     };
     layout.stage_limit[0] = c->stages[side] == 1 ? LAYERS : side == 0 ? 1 : 3;
@@ -107,11 +107,11 @@ static void try_offsets(const struct combination *c, const struct hlg_plan *plan
         const bool even =
             c->tp[0] != c->tp[1] || c->stages[0] != 1 || c->stages[1] != 1 || sends_are_even(plan);
         if (errors != 0 || !same || !even) {
-            fail_msg("tp %u:%u stages %u:%u heads %u arrangement %u planes %u tokens %u max %u "
+            fail_msg("tp %u:%u stages %u:%u heads %u arrangement %u planes %u tokens %u max %u:%u "
                      "shards %u offset %u: %u errors, counts %s, sends %s",
                      c->tp[0], c->tp[1], c->stages[0], c->stages[1], c->heads, c->arrangement,
-                     c->planes, c->page_tokens, c->piece_max, c->shards, offset, errors,
-                     same ? "equal" : "differ", even ? "even" : "uneven");
+                     c->planes, c->page_tokens, c->piece_max[0], c->piece_max[1], c->shards, offset,
+                     errors, same ? "equal" : "differ", even ? "even" : "uneven");
         }
         tally->requests++;
         for (uint32_t rank = 0; rank < ORACLE_RANKS; rank++) {
@@ -143,7 +143,8 @@ static void try_combination(const struct combination *c, struct tally *tally)
 static bool decode(uint64_t index, struct combination *c)
 {
     static const uint32_t radix[] = {
-        FEW(sizes), FEW(sizes), FEW(sizes), 2, 2, FEW(token_counts), 2, 2, FEW(piece_maxima), 2, 2};
+        FEW(sizes), FEW(sizes),        FEW(sizes),        2, 2, FEW(token_counts), 2,
+        2,          FEW(piece_maxima), FEW(piece_maxima), 2, 2};
     uint32_t digit[FEW(radix)];
     for (uint32_t i = 0; i < FEW(radix); i++) {
         digit[i] = (uint32_t)(index % radix[i]);
@@ -156,10 +157,10 @@ static bool decode(uint64_t index, struct combination *c)
         .arrangement = digit[3] == 0 ? HLG_HND : HLG_NHD,
         .planes = digit[4] + 1,
         .page_tokens = token_counts[digit[5]],
-        .piece_max = piece_maxima[digit[8]],
-        .pools = digit[9] + 1,
+        .piece_max = {piece_maxima[digit[8]], piece_maxima[digit[9]]},
+        .pools = digit[10] + 1,
     };
-    c->shards = digit[10] == 0 ? 1 : hlg_max_u32(c->tp[0], c->tp[1]);
+    c->shards = digit[11] == 0 ? 1 : hlg_max_u32(c->tp[0], c->tp[1]);
     return index == 0;
 }
 
@@ -176,7 +177,7 @@ static void every_combination_moves_every_byte_once(void **state)
     print_message("%" PRIu64 " combinations: %" PRIu64 " planned, %" PRIu64 " refused; %" PRIu64
                   " requests, %" PRIu64 " pieces\n",
                   count, tally.planned, tally.refused, tally.requests, tally.pieces);
-    assert_int_equal(count, 82944);
+    assert_int_equal(count, 165888);
     assert_int_equal(tally.planned + tally.refused, count);
 }
 
@@ -247,10 +248,10 @@ static uint32_t errors_of_all_offsets(const struct hlg_plan *plan)
 static void planted_faults_are_found(void **state)
 {
     const struct combination cases[] = {
-        {{4, 2}, {1, 1}, 8, HLG_HND, 2, 2, 1u << 20, 1, 4},
-        {{2, 4}, {2, 1}, 4, HLG_NHD, 2, 4, 1u << 20, 1, 1},
-        {{8, 4}, {1, 2}, 2, HLG_NHD, 1, 2, 2, 1, 8},
-        {{2, 3}, {2, 2}, 6, HLG_HND, 2, 1, 2, 1, 1},
+        {{4, 2}, {1, 1}, 8, HLG_HND, 2, 2, {1u << 20, 1u << 20}, 1, 4},
+        {{2, 4}, {2, 1}, 4, HLG_NHD, 2, 4, {1u << 20, 1u << 20}, 1, 1},
+        {{8, 4}, {1, 2}, 2, HLG_NHD, 1, 2, {2, 2}, 1, 8},
+        {{2, 3}, {2, 2}, 6, HLG_HND, 2, 1, {2, 4}, 1, 1},
     };
     uint32_t planted = 0;
     (void)state;

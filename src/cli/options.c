@@ -1,0 +1,127 @@
+/* Command lines. argp reports an unknown option in two lines and names no valid ones, so that they
+ * are looked for before argp sees them. */
+#include "options.h"
+
+#include "cli.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Those that argp adds to every command. */
+static const struct argp_option added[] = {
+    {"help", '?', NULL, 0, NULL, 0},
+    {"usage", 1, NULL, 0, NULL, 0},
+    {"version", 'V', NULL, 0, NULL, 0},
+    {0},
+};
+
+int options_error(const char *program, const char *format, ...)
+{
+    va_list arguments;
+    (void)fprintf(stderr, "%s: ", program);
+    va_start(arguments, format);
+    (void)vfprintf(stderr, format, arguments);
+    va_end(arguments);
+    (void)fputc('\n', stderr);
+    return EINVAL;
+}
+
+bool options_u32(const char *text, uint32_t *value)
+{
+    uint64_t sum = 0;
+    if (*text == '\0') {
+        return false;
+    }
+    for (; *text != '\0'; text++) {
+        if (!isdigit((unsigned char)*text)) {
+            return false;
+        }
+        sum = sum * 10 + (uint64_t)(*text - '0');
+        if (sum > UINT32_MAX) {
+            return false;
+        }
+    }
+    *value = (uint32_t)sum;
+    return true;
+}
+
+static bool is_end(const struct argp_option *option)
+{
+    return option->name == NULL && option->key == 0;
+}
+
+/* The option of a word "--name", "--name=value" or "-k", or NULL. */
+static const struct argp_option *find(const struct argp_option *option, const char *word)
+{
+    const size_t name_bytes = strcspn(word + 2, "=");
+    for (; option != NULL && !is_end(option); option++) {
+        if (word[1] == '-') {
+            if (option->name != NULL && strlen(option->name) == name_bytes &&
+                memcmp(option->name, word + 2, name_bytes) == 0) {
+                return option;
+            }
+        } else if (option->key == word[1]) {
+            return option;
+        }
+    }
+    return NULL;
+}
+
+static int report_unknown(const struct argp *options, const char *program, const char *word)
+{
+    (void)fprintf(stderr, "%s: unknown option '%s'; valid:", program, word);
+    for (const struct argp_option *option = options->options; option != NULL && !is_end(option);
+         option++) {
+        if (option->name != NULL) {
+            (void)fprintf(stderr, " --%s", option->name);
+        } else {
+            (void)fprintf(stderr, " -%c", option->key);
+        }
+    }
+    (void)fputs(" --help --version\n", stderr);
+    return CLI_BAD_INPUT;
+}
+
+/* Look at all option words. Short options are one to a word. */
+static int check_words(const struct argp *options, int argc, char **argv, unsigned flags)
+{
+    for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++) {
+        const char *word = argv[i];
+        if (word[0] != '-' || word[1] == '\0') {
+            if ((flags & ARGP_IN_ORDER) != 0) {
+                return 0;
+            }
+            continue;
+        }
+        const struct argp_option *option = find(options->options, word);
+        if (option == NULL) {
+            option = find(added, word);
+        }
+        const bool has_value = word[1] == '-' ? strchr(word, '=') != NULL : word[2] != '\0';
+        if (option == NULL || (has_value && option->arg == NULL && word[1] != '-')) {
+            return report_unknown(options, argv[0], word);
+        }
+        if (has_value && option->arg == NULL) {
+            (void)options_error(argv[0], "option '--%s' takes no value", option->name);
+            return CLI_BAD_INPUT;
+        }
+        if (option->arg != NULL && !has_value && ++i == argc) {
+            (void)options_error(argv[0], "option '%s' needs a value: %s", word, option->arg);
+            return CLI_BAD_INPUT;
+        }
+    }
+    return 0;
+}
+
+int options_parse(const struct argp *options, int argc, char **argv, unsigned flags, void *input)
+{
+    if (check_words(options, argc, argv, flags) != 0) {
+        return CLI_BAD_INPUT;
+    }
+    argp_err_exit_status = CLI_BAD_INPUT;
+    return argp_parse(options, argc, argv, flags, NULL, input) == 0 ? 0 : CLI_BAD_INPUT;
+}

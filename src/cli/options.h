@@ -1,0 +1,30 @@
+/*
+ * Command lines, by argp, with one-line errors that name what is wrong and what is valid.
+ */
+#ifndef HALAGE_CLI_OPTIONS_H
+#define HALAGE_CLI_OPTIONS_H
+
+#include <argp.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Parse a command line. Unknown options, abbreviated ones included, and missing values are reported
+ * here, in one line to stderr. A parser reports what else is wrong by options_error().
+ *
+ * options  without children and aliases; `name` or a printable `key`, or both
+ * flags    ARGP_*; with ARGP_IN_ORDER options from the first argument on are not looked at
+ * input    handed to the parser
+ *
+ * Returns 0, or CLI_BAD_INPUT. Ends the process for --help and --version, as argp does.
+ */
+int options_parse(const struct argp *options, int argc, char **argv, unsigned flags, void *input);
+
+/* Print "<program>: <sentence>" to stderr. Returns EINVAL, for a parser to return. */
+__attribute__((format(printf, 2, 3))) int options_error(const char *program, const char *format,
+                                                        ...);
+
+/* Read a whole number in decimal digits. Returns whether it is one and fits. */
+bool options_u32(const char *text, uint32_t *value);
+
+#endif

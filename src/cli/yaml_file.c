@@ -1,0 +1,165 @@
+/* YAML files. libcyaml (1.3.1) tells what went wrong only in the text that it logs, and its line
+ * numbers are those of the last event, not of the culprit. So the text is read for the kind of the
+ * error and the keys around it, and the sentence is made here, from the schema. */
+#include "yaml_file.h"
+
+#include <halage/base.h>
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define KEY_BYTES 64u
+#define DEPTH_MAX 8u
+
+/* What the log said of the first error. */
+struct report {
+    char line[128];                  /* the error itself */
+    char keys[DEPTH_MAX][KEY_BYTES]; /* of the mappings around it, innermost first */
+    uint32_t depth;
+};
+
+static void hear(cyaml_log_t level, void *context, const char *format, va_list arguments)
+{
+    struct report *report = context;
+    char line[256];
+    char key[KEY_BYTES];
+    (void)level;
+    if (vsnprintf(line, sizeof line, format, arguments) < 0) {
+        return;
+    }
+    line[strcspn(line, "\n")] = '\0';
+    if (report->line[0] == '\0') {
+        (void)snprintf(report->line, sizeof report->line, "%.127s", line);
+    } else if (sscanf(line, "  in mapping field '%63[^']'", key) == 1 &&
+               report->depth < DEPTH_MAX) {
+        memcpy(report->keys[report->depth], key, sizeof key);
+        report->depth++;
+    }
+}
+
+static cyaml_config_t make_config(struct report *report)
+{
+    return (cyaml_config_t){
+        .log_fn = hear,
+        .log_ctx = report,
+        .mem_fn = cyaml_mem,
+        .log_level = CYAML_LOG_ERROR,
+    };
+}
+
+/* The schema of an element, through the lists around it. */
+static const cyaml_schema_value_t *entry_of(const cyaml_schema_value_t *value)
+{
+    return value->type == CYAML_SEQUENCE ? value->sequence.entry : value;
+}
+
+/* The schema of the innermost key of the report, or NULL. */
+static const cyaml_schema_value_t *find_schema(const struct report *report,
+                                               const cyaml_schema_value_t *schema)
+{
+    for (uint32_t depth = report->depth; depth > 0; depth--) {
+        schema = entry_of(schema);
+        if (schema->type != CYAML_MAPPING) {
+            return NULL;
+        }
+        const cyaml_schema_field_t *field = schema->mapping.fields;
+        while (field->key != NULL && strcmp(field->key, report->keys[depth - 1]) != 0) {
+            field++;
+        }
+        if (field->key == NULL) {
+            return NULL;
+        }
+        schema = &field->value;
+    }
+    return schema;
+}
+
+static void print_unknown(const struct report *report, const cyaml_schema_value_t *schema,
+                          const char *file, const char *key, char *error, size_t capacity)
+{
+    const cyaml_schema_value_t *around = find_schema(report, schema);
+    char valid[512] = "";
+    size_t used = 0;
+    around = around == NULL ? NULL : entry_of(around);
+    for (const cyaml_schema_field_t *field =
+             around != NULL && around->type == CYAML_MAPPING ? around->mapping.fields : NULL;
+         field != NULL && field->key != NULL && used < sizeof valid; field++) {
+        const int bytes =
+            snprintf(valid + used, sizeof valid - used, "%s%s", used == 0 ? "" : ", ", field->key);
+        used += bytes > 0 ? (size_t)bytes : 0;
+    }
+    (void)snprintf(error, capacity, "%s: unknown key '%.60s'%s%s; valid keys: %s", file, key,
+                   report->depth > 0 ? " in " : "", report->depth > 0 ? report->keys[0] : "",
+                   valid);
+}
+
+static void print_shape(const struct report *report, const cyaml_schema_value_t *schema,
+                        const char *file, char *error, size_t capacity)
+{
+    const cyaml_schema_value_t *value = find_schema(report, schema);
+    const bool in_entry = value != NULL && value->type == CYAML_SEQUENCE &&
+                          strstr(report->line, "Expecting SEQUENCE") == NULL;
+    const cyaml_schema_value_t *wanted = in_entry ? entry_of(value) : value;
+    const char *shape = "one value";
+    if (wanted != NULL && wanted->type == CYAML_SEQUENCE) {
+        shape = "a list, such as [a, b]";
+    } else if (wanted != NULL && wanted->type == CYAML_MAPPING) {
+        shape = "keys with values, one a line";
+    }
+    (void)snprintf(error, capacity, "%s: %s%s: the wrong shape; write %s", file,
+                   report->depth > 0 ? report->keys[0] : "the file", in_entry ? ", an entry" : "",
+                   shape);
+}
+
+static void print_error(cyaml_err_t result, const struct report *report,
+                        const cyaml_schema_value_t *schema, const char *file, char *error,
+                        size_t capacity)
+{
+    static const char unknown[] = "Load: Unexpected key: ";
+    static const char twice[] = "Load: Mapping field already seen: ";
+    static const char syntax[] = "Load: libyaml: ";
+    const char *line = report->line;
+    if (result == CYAML_ERR_FILE_OPEN) {
+        (void)snprintf(error, capacity, "%s: cannot be opened: %s", file, strerror(errno));
+    } else if (strncmp(line, unknown, sizeof unknown - 1) == 0) {
+        print_unknown(report, schema, file, line + sizeof unknown - 1, error, capacity);
+    } else if (strncmp(line, twice, sizeof twice - 1) == 0) {
+        (void)snprintf(error, capacity, "%s: %s: the key is there twice; keep one", file,
+                       line + sizeof twice - 1);
+    } else if (strncmp(line, syntax, sizeof syntax - 1) == 0) {
+        (void)snprintf(error, capacity, "%s: not YAML: %s", file, line + sizeof syntax - 1);
+    } else if (strncmp(line, "Load: Expecting", 15) == 0) {
+        print_shape(report, schema, file, error, capacity);
+    } else {
+        (void)snprintf(error, capacity, "%s: cannot be read: %s", file, cyaml_strerror(result));
+    }
+}
+
+int yaml_file_load(const char *file, const cyaml_schema_value_t *schema, void **data, char *error,
+                   size_t capacity)
+{
+    struct report report = {0};
+    const cyaml_config_t config = make_config(&report);
+    void *loaded = NULL;
+    errno = 0;
+    const cyaml_err_t result = cyaml_load_file(file, &config, schema, &loaded, NULL);
+    if (result != CYAML_OK) {
+        print_error(result, &report, schema, file, error, capacity);
+        return -HLG_EINVAL;
+    }
+    if (loaded == NULL) {
+        (void)snprintf(error, capacity, "%s: the file is empty", file);
+        return -HLG_EINVAL;
+    }
+    *data = loaded;
+    return 0;
+}
+
+void yaml_file_free(const cyaml_schema_value_t *schema, void *data)
+{
+    struct report report = {0};
+    const cyaml_config_t config = make_config(&report);
+    (void)cyaml_free(&config, schema, data, 0); /* it can only refuse bad arguments */
+}

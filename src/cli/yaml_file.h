@@ -1,0 +1,29 @@
+/*
+ * YAML files by libcyaml, with errors of our own: file, key, and what is valid by the schema.
+ * (yaml_free() and its like are names of libyaml, which libcyaml calls.)
+ */
+#ifndef HALAGE_CLI_YAML_FILE_H
+#define HALAGE_CLI_YAML_FILE_H
+
+#include <cyaml/cyaml.h>
+#include <stddef.h>
+
+/* Room for every error of yaml_file_load(). Longer words from the file are cut. */
+#define YAML_FILE_ERROR_BYTES 1024u
+
+/*
+ * Load a file.
+ *
+ * schema  a mapping with CYAML_FLAG_POINTER. Let its scalars be optional strings, and check them
+ *         where the error can name the key and the remedy; sequences and mappings may nest
+ * data    set on success; give it back to yaml_file_free()
+ * error   [capacity] bytes; one line on failure
+ *
+ * Returns 0, or -HLG_EINVAL.
+ */
+int yaml_file_load(const char *file, const cyaml_schema_value_t *schema, void **data, char *error,
+                   size_t capacity);
+
+void yaml_file_free(const cyaml_schema_value_t *schema, void *data);
+
+#endif

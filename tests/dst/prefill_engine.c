@@ -1,0 +1,353 @@
+/* A prefill engine in small: admits, computes in chunks over forward passes, ticks its counters. */
+#include "world.h"
+
+#include <string.h>
+
+static struct job *find(struct node *n, hlg_handle handle)
+{
+    for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
+        if (n->jobs[i].used && n->jobs[i].handle == handle) {
+            return &n->jobs[i];
+        }
+    }
+    return NULL;
+}
+
+static void give_pages(struct node *n, struct job *job)
+{
+    for (uint32_t g = 0; job->admitted && g < n->layout.group_count; g++) {
+        node_give(n, job->pool, g, job->pages[g], job->count[g]);
+    }
+    memset(job, 0, sizeof *job);
+}
+
+static void on_requested(struct node *n, const struct hlg_notice *notice)
+{
+    struct job *job = NULL;
+
+    for (uint32_t i = 0; i < REQUESTS_MAX && job == NULL; i++) {
+        job = n->jobs[i].used ? NULL : &n->jobs[i];
+    }
+    if (job == NULL || notice->message->prompt_bytes != 8) {
+        world_break(n->world, "more requests than the limit, or a strange prompt", n->index, 0);
+        return;
+    }
+    *job = (struct job){.used = true,
+                        .handle = notice->request,
+                        .tokens = notice->message->tokens,
+                        .rejected = chance(n->world, n->world->calm ? 0 : 30000)};
+    memcpy(&job->uid, notice->message->prompt, 8);
+}
+
+void prefill_notice(struct node *n, const struct hlg_notice *notice)
+{
+    struct job *job = find(n, notice->request);
+
+    if (notice->kind == HLG_NOTICE_REQUESTED) {
+        on_requested(n, notice);
+        return;
+    }
+    if (job == NULL) {
+        world_break(n->world, "a notice of a request that the engine does not know",
+                    notice->kind, notice->request);
+        return;
+    }
+    if (notice->kind == HLG_NOTICE_STOPPING) {
+        if (job->stopping) {
+            world_break(n->world, "STOPPING twice", notice->request, 0);
+        }
+        job->stopping = true;
+        return;
+    }
+    if (notice->kind == HLG_NOTICE_SENT) {
+        if (job->stopping || job->announced != job->tokens - 1 ||
+            notice->pieces_counted != notice->pieces_expected) {
+            world_break(n->world, "SENT of a request that was not wholly sent", notice->request, 0);
+        }
+    } else if (notice->kind != HLG_NOTICE_FENCED || !job->stopping) {
+        world_break(n->world, "a notice out of place", notice->kind, notice->request);
+    }
+    give_pages(n, job);
+}
+
+/* Compute tokens [begin, limit) of one layer on the ranks that a counter word speaks for. */
+static void compute(struct node *n, const struct job *job, uint32_t word, uint32_t layer,
+                    uint32_t begin, uint32_t limit)
+{
+    const struct hlg_layout *layout = &n->layout;
+
+    for (uint32_t rank = 0; rank < hlg_layout_ranks(layout); rank++) {
+        uint32_t stage = rank / layout->tp;
+        uint32_t own = layout->all_reduce != 0
+                           ? job->pool * layout->stages + stage
+                           : job->pool * hlg_layout_ranks(layout) + rank;
+        bool holds = layer == layout->layers
+                         ? stage == layout->stages - 1
+                         : layer >= hlg_layout_layer_begin(layout, stage) &&
+                               layer < layout->stage_limit[stage];
+        if (own != word || !holds) {
+            continue;
+        }
+        for (uint32_t g = 0; g < layout->group_count; g++) {
+            bool context = layout->groups[g].kind == HLG_GROUP_CONTEXT;
+            if (context && layer == layout->layers) {
+                content_fill(n, job, g, layer, rank, 0, 1, false);
+            } else if (!context && hlg_group_has_layer(&layout->groups[g], layer)) {
+                content_fill(n, job, g, layer, rank, begin, limit, false);
+            }
+        }
+    }
+}
+
+static void compute_all(struct node *n, const struct job *job, uint32_t begin, uint32_t limit)
+{
+    for (uint32_t word = 0; word < hlg_prefill_words(&n->layout); word++) {
+        for (uint32_t layer = 0; layer < n->layout.layers; layer++) {
+            compute(n, job, word, layer, begin, limit);
+        }
+    }
+}
+
+static void refuse(struct node *n, struct job *job, uint32_t retry_ms)
+{
+    struct hlg_event event = {
+        .kind = HLG_EVENT_REJECT,
+        .reject = {.request = job->handle, .retry_after_ns = retry_ms * HLG_NS_PER_MS}};
+
+    if (hlg_pump_event(n->pump, &event) == 0) {
+        memset(job, 0, sizeof *job);
+    }
+}
+
+static void admit(struct node *n, struct job *job)
+{
+    struct world *w = n->world;
+    struct hlg_event event = {.kind = HLG_EVENT_ADMIT, .admit = {.request = job->handle}};
+    uint32_t tokens = job->tokens - 1;
+
+    job->pool = rng_below(&w->rng, n->layout.pools);
+    for (uint32_t g = 0; g < n->layout.group_count; g++) {
+        job->count[g] = hlg_layout_pages(&n->layout, g, tokens);
+        if (n->free_count[job->pool][g] < job->count[g]) {
+            return; /* later */
+        }
+    }
+    for (uint32_t g = 0; g < n->layout.group_count; g++) {
+        node_take(n, job->pool, g, job->count[g], job->pages[g]);
+        event.admit.groups[g].count = job->count[g];
+        event.admit.groups[g].pages = job->pages[g];
+    }
+    job->admitted = true;
+    event.admit.pool = job->pool;
+    if (tokens > 1 && chance(w, 200000)) {
+        event.admit.cached_tokens = rng_below(&w->rng, tokens);
+        compute_all(n, job, 0, event.admit.cached_tokens);
+    }
+    int error = hlg_pump_event(n->pump, &event);
+    if (error == 0) {
+        job->announced = event.admit.cached_tokens;
+        job->computed = event.admit.cached_tokens;
+    } else if (error == -HLG_ELIMIT) {
+        for (uint32_t g = 0; g < n->layout.group_count; g++) {
+            node_give(n, job->pool, g, job->pages[g], job->count[g]);
+        }
+        job->admitted = false;
+    } else {
+        world_break(w, "a sound ADMIT was refused", (uint64_t)(-error), job->handle);
+    }
+}
+
+/* Announce the next forward pass: some tokens of some of the jobs. */
+static void announce(struct node *n, struct forward_run *f, hlg_time now)
+{
+    struct world *w = n->world;
+    uint32_t budget = 1 + rng_below(&w->rng, 24);
+    uint32_t number = n->forward_number % 0xffffff + 1;
+
+    memset(f, 0, sizeof *f);
+    for (uint32_t i = 0; i < REQUESTS_MAX && budget > 0; i++) {
+        struct job *job = &n->jobs[i];
+        if (!job->used || !job->admitted || job->stopping || job->announced + 1 >= job->tokens) {
+            continue;
+        }
+        uint32_t count = hlg_min_u32(budget, job->tokens - 1 - job->announced);
+        struct hlg_event event = {.kind = HLG_EVENT_CHUNK,
+                                  .chunk = {.request = job->handle,
+                                            .forward = number,
+                                            .token_begin = job->announced,
+                                            .token_count = count}};
+        hlg_handle handle = job->handle;
+        uint32_t begin = job->announced;
+        int error = hlg_pump_event(n->pump, &event);
+        if (error == -HLG_ELIMIT) {
+            continue;
+        }
+        if (error != 0) {
+            world_break(w, "a sound CHUNK was refused", (uint64_t)(-error), handle);
+            return;
+        }
+        f->work[f->work_count++] = (struct piece_of_work){
+            .job = i, .handle = handle, .begin = begin, .count = count};
+        /* the notice SENT may have come at once, when nothing was asked of it */
+        if (job->used && job->handle == handle) {
+            job->announced = begin + count;
+            f->work[f->work_count - 1].last = job->announced + 1 == job->tokens;
+        }
+        budget -= count;
+    }
+    if (f->work_count > 0) {
+        n->forward_number = number;
+        f->number = number;
+        f->next_at = now + soon(w, 40000);
+        f->abort = !w->calm && chance(w, 20000);
+    }
+}
+
+static void tick(struct node *n, uint32_t word, uint32_t value)
+{
+    struct hlg_event event = {.kind = HLG_EVENT_LAYER, .layer = {.word = word, .value = value}};
+
+    if (hlg_pump_event(n->pump, &event) != 0) {
+        world_break(n->world, "a LAYER was refused", word, value);
+    }
+}
+
+/* Layers that word w counts: of its stage, and the context on the last. */
+static uint32_t word_layers(const struct node *n, uint32_t word, uint32_t *begin)
+{
+    uint32_t ranks = hlg_layout_ranks(&n->layout);
+    uint32_t stage = n->layout.all_reduce != 0 ? word % n->layout.stages
+                                               : word % ranks / n->layout.tp;
+
+    *begin = hlg_layout_layer_begin(&n->layout, stage);
+    return n->layout.stage_limit[stage] - *begin + (stage + 1 == n->layout.stages ? 1 : 0);
+}
+
+/* One layer of one word; maybe tell the core, maybe leave it to a later tick. */
+static void compute_layer(struct node *n, struct forward_run *f, uint32_t word)
+{
+    struct world *w = n->world;
+    uint32_t begin = 0;
+
+    word_layers(n, word, &begin);
+    uint32_t layer = begin + f->done[word]++;
+    bool context = layer == n->layout.layers;
+    if (w->plant == PLANT_LAYER_EARLY) {
+        tick(n, word, f->number << 8 | (f->done[word]));
+    }
+    for (uint32_t i = 0; w->plant != PLANT_LAYER_EARLY && i < f->work_count; i++) {
+        struct piece_of_work *work = &f->work[i];
+        struct job *job = &n->jobs[work->job];
+        if (job->used && job->handle == work->handle && (!context || work->last)) {
+            compute(n, job, word, layer, work->begin, work->begin + work->count);
+        }
+    }
+    if (chance(w, 700000)) {
+        tick(n, word, f->number << 8 | f->done[word]);
+        if (chance(w, 100000)) {
+            tick(n, word, f->number << 8 | rng_below(&w->rng, f->done[word] + 1)); /* old news */
+        }
+    }
+    if (chance(w, 50000)) {
+        tick(n, word, (f->number + 1000) << 8 | 200); /* a forward that nobody announced */
+    }
+}
+
+static void run_forward(struct node *n, struct forward_run *f, hlg_time now)
+{
+    uint32_t words = hlg_prefill_words(&n->layout);
+    uint32_t begin = 0;
+    bool over = true;
+
+    for (uint32_t word = 0; word < words; word++) {
+        if (f->done[word] < word_layers(n, word, &begin)) {
+            if (chance(n->world, 600000)) {
+                compute_layer(n, f, word);
+            }
+            over = over && f->done[word] >= word_layers(n, word, &begin);
+        }
+    }
+    f->next_at = now + soon(n->world, 40000);
+    f->over = over || (f->abort && chance(n->world, 200000));
+    if (f->over) {
+        f->end_at = now + soon(n->world, 60000);
+    }
+}
+
+static void end_forward(struct node *n, struct forward_run *f)
+{
+    bool abort = f->abort;
+    struct hlg_event event = {.kind = abort ? HLG_EVENT_FORWARD_ABORT : HLG_EVENT_FORWARD_END,
+                              .forward = f->number};
+
+    n->world->counts.aborts += abort;
+    memset(f, 0, sizeof *f);
+    if (hlg_pump_event(n->pump, &event) != 0) {
+        world_break(n->world, "the end of a forward was refused", event.forward, abort);
+    }
+}
+
+/* Forwards run one after the other; the next may be announced before the last is over. */
+void prefill_act(struct node *n, hlg_time now)
+{
+    struct forward_run *running = NULL;
+    struct forward_run *unused = NULL;
+
+    for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
+        struct job *job = &n->jobs[i];
+        if (job->used && !job->admitted && !job->stopping) {
+            if (job->rejected) {
+                refuse(n, job, 1);
+            } else {
+                admit(n, job);
+            }
+        } else if (job->used && job->admitted && !job->stopping && !n->world->calm &&
+                   chance(n->world, 300)) {
+            struct hlg_event event = {.kind = HLG_EVENT_CANCEL, .request = job->handle};
+            hlg_pump_event(n->pump, &event);
+        }
+        if (n->world->plant == PLANT_SOURCE_FREED_EARLY && job->used && job->admitted &&
+            job->announced + 1 == job->tokens && !job->stopping && job->computed != UINT32_MAX) {
+            job->computed = UINT32_MAX;
+            node_give(n, job->pool, 0, job->pages[0], job->count[0]);
+        }
+    }
+    for (uint32_t i = 0; i < FORWARDS_MAX; i++) {
+        struct forward_run *f = &n->forwards[i];
+        if (f->number == 0) {
+            unused = f;
+        } else if (f->over && f->end_at <= now) {
+            end_forward(n, f);
+            unused = f;
+        } else if (!f->over && (running == NULL || (int32_t)(f->number - running->number) < 0)) {
+            running = f;
+        }
+    }
+    if (running != NULL && running->next_at <= now) {
+        run_forward(n, running, now);
+    }
+    if (unused != NULL && n->forward_at <= now) {
+        n->forward_at = now + soon(n->world, 100000);
+        announce(n, unused, now);
+    }
+}
+
+hlg_time prefill_next(const struct node *n)
+{
+    hlg_time next = n->forward_at;
+
+    for (uint32_t i = 0; i < FORWARDS_MAX; i++) {
+        const struct forward_run *f = &n->forwards[i];
+        if (f->number != 0) {
+            next = hlg_min_time(next, f->over ? f->end_at : f->next_at);
+        }
+    }
+    return next;
+}
+
+void prefill_died(struct node *n)
+{
+    memset(n->jobs, 0, sizeof n->jobs);
+    memset(n->forwards, 0, sizeof n->forwards);
+    n->forward_number = 0;
+}
