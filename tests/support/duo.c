@@ -56,6 +56,7 @@ void duo_config(struct duo_side *side, uint32_t role, struct hlg_messenger_confi
     config->fabric = side->fabric;
     config->limits.requests_max = 16;
     config->limits.peers_max = 3;
+    config->limits.forwards_max = 64; /* the engine starts one for each request, at once */
     config->limits.prompt_bytes_max = 65536;
     config->limits.message_bytes_max = 1u << 20;
     config->log = log_line;
@@ -200,7 +201,7 @@ int duo_turn(struct duo *duo)
     return work;
 }
 
-static void nap(const struct duo *duo)
+void duo_nap(const struct duo *duo)
 {
     struct pollfd fds[2] = {{.fd = -1, .events = POLLIN}, {.fd = -1, .events = POLLIN}};
 
@@ -221,7 +222,7 @@ void duo_wait(struct duo *duo, const struct duo_side *side, uint32_t kind, uint3
             return;
         }
         if (work == 0) {
-            nap(duo);
+            duo_nap(duo);
         }
     }
     fail_msg("report %s: %u of %u came", hlg_notice_text(kind), duo_count(side, kind), count);

@@ -63,6 +63,8 @@ int duo_connect(struct duo *duo);
 
 /* One step of both sides; returns the reports that came. */
 int duo_turn(struct duo *duo);
+/* Sleeps until a side has reports, 1 ms at most. */
+void duo_nap(const struct duo *duo);
 /* Steps until the side has had `count` reports of the kind; fails the test when they do not come. */
 void duo_wait(struct duo *duo, const struct duo_side *side, uint32_t kind, uint32_t count);
 uint32_t duo_count(const struct duo_side *side, uint32_t kind);

@@ -454,8 +454,10 @@ static void threads_submit_at_once(void **state)
         submitters[i] = (struct submitter){.duo = duo, .number = i};
         assert_int_equal(pthread_create(&threads[i], NULL, submit_many, &submitters[i]), 0);
     }
-    for (uint32_t i = 0; i < DUO_TURNS_MAX * 50 && over < SUBMITTERS * ROUNDS; i++) {
-        duo_turn(duo);
+    for (uint32_t i = 0; i < DUO_TURNS_MAX && over < SUBMITTERS * ROUNDS; i++) {
+        if (duo_turn(duo) == 0) {
+            duo_nap(duo);
+        }
         for (; seen < duo->decode.report_count; seen++) {
             const struct hlg_report *report = &duo->decode.reports[seen];
             if (report->kind == HLG_NOTICE_READY || report->kind == HLG_NOTICE_RETURNED) {
