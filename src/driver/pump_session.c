@@ -29,8 +29,8 @@ int pump_session_send(struct hlg_pump *p, uint32_t index, const struct hlg_messa
         return send_frame(p, peer, message);
     }
     struct hlg_message hello = *message;
-    pump_table_hello(p, peer, &hello.hello);
-    return send_frame(p, peer, &hello);
+    int error = pump_table_hello(p, peer, &hello.hello);
+    return error != 0 ? error : send_frame(p, peer, &hello);
 }
 
 void pump_session_bye(struct hlg_pump *p, uint32_t index, const struct hlg_refusal *why)

@@ -416,6 +416,37 @@ static void a_draining_prefiller_is_told_of(void **state)
     assert_int_equal(duo_last(&duo->decode, HLG_NOTICE_FAILED)->error, -HLG_EPEER);
 }
 
+#define STALE_COMMANDS 1000u
+
+/* Each of these brings a report, many more than there is room for: the commands wait instead. */
+static void an_engine_that_does_not_poll_loses_nothing(void **state)
+{
+    struct duo *duo = *state;
+    hlg_ticket ticket = 0;
+
+    duo->passive = true;
+    assert_int_equal(duo_submit(duo, "p", 40, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
+    hlg_ticket theirs = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+    assert_int_equal(hlg_messenger_cancel(duo->prefill.messenger, theirs), 0);
+    for (uint32_t i = 0; i < STALE_COMMANDS; i++) {
+        assert_int_equal(hlg_messenger_chunk(duo->prefill.messenger, theirs, i + 1, 0, 1), 0);
+    }
+    struct hlg_report *reports = duo->prefill.reports;
+    uint32_t refused = 0;
+    for (uint32_t i = 0; i < DUO_TURNS_MAX && refused < STALE_COMMANDS; i++) {
+        int count = hlg_messenger_poll(duo->prefill.messenger, reports, sizeof *reports, 7);
+        for (int r = 0; r < count; r++) {
+            refused += reports[r].kind == HLG_REPORT_REFUSED;
+            assert_true(reports[r].kind != HLG_REPORT_REFUSED || reports[r].forward == refused);
+        }
+        if (count == 0) {
+            duo_nap(duo);
+        }
+    }
+    assert_int_equal(refused, STALE_COMMANDS);
+}
+
 #define SUBMITTERS 3u
 #define ROUNDS     20u
 
@@ -529,6 +560,7 @@ int main(void)
         DUO_TEST(a_session_ends_and_comes_back_under_a_new_name),
         DUO_TEST(the_end_of_one_side_is_told_to_the_other),
         DUO_TEST(a_draining_prefiller_is_told_of),
+        DUO_TEST(an_engine_that_does_not_poll_loses_nothing),
         DUO_TEST(threads_submit_at_once),
         EMPTY_TEST(configs_that_make_no_sense_are_refused),
     };
