@@ -24,6 +24,7 @@
 #include "action.h"
 #include "event.h"
 #include "log.h"
+#include "places.h"
 #include "transport.h"
 
 struct hlg_messenger;
@@ -95,22 +96,6 @@ int hlg_messenger_place_add(struct hlg_messenger *m, const struct hlg_place *pla
 
 /* The places of hlg_places_linear() for all lanes, each in its lane's region 0. */
 int hlg_messenger_places_linear(struct hlg_messenger *m);
-
-/*
- * Lay a lane's pages out one after the other in one region: groups in order, within a group
- * [layer][plane][page] over the layers of the lane's stage, stride the page's bytes, each group from
- * a multiple of 4096 on. A context group (layer number: layout->layers) has its place on each lane of
- * the last stage.
- *
- * layout    sound (hlg_layout_check())
- * lane      < hlg_layout_lanes(layout)
- * places    [capacity], region 0; may be NULL with capacity 0 to learn count and bytes
- * bytes     of the region that they need; may be NULL
- *
- * Returns the count of places (more than capacity: only those that fit were written), or -HLG_EINVAL.
- */
-int hlg_places_linear(const struct hlg_layout *layout, uint32_t lane, struct hlg_place *places,
-                      uint32_t capacity, uint64_t *bytes);
 
 /* Prefill: the counter word that the engine stamps (hlg_prefill_words() says which there are). Read
  * with acquire order by the layer poller; it must stay mapped until destroy returned. */

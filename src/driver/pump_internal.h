@@ -1,7 +1,7 @@
 /*
- * What the files of the pump share. pump.c turns the crank; pump_machine.c is the one place that
- * knows which of the two machines runs; pump_domain.c owns endpoints, pump_session.c channels and
- * greetings, pump_table.c the addresses behind pages.
+ * What the files of the pump share. pump.c turns the crank; pump_life.c takes and gives memory;
+ * pump_machine.c is the one place that knows which of the two machines runs; pump_domain.c owns
+ * endpoints, pump_session.c channels and greetings, pump_table.c the addresses behind pages.
  */
 #ifndef HALAGE_DRIVER_PUMP_INTERNAL_H
 #define HALAGE_DRIVER_PUMP_INTERNAL_H
@@ -96,8 +96,9 @@ struct hlg_pump {
     uint8_t *frame;                         /* [limits.message_bytes_max] */
     void *scratch;                          /* [scratch_bytes] of hlg_wire_decode() */
     uint64_t scratch_bytes;
-    bool *room;      /* [lanes * rails], while ROOM is gathered */
-    hlg_time linger; /* endpoints are polled until then though nothing is open */
+    struct hlg_message message; /* the last one received; its arrays lie in scratch */
+    bool *room;                 /* [lanes * rails], while ROOM is gathered */
+    hlg_time linger;            /* endpoints are polled until then though nothing is open */
     void (*notice)(void *context, const struct hlg_notice *notice);
     void (*note)(void *context, const struct hlg_note *note);
     void *context;
@@ -140,7 +141,8 @@ int pump_table_peer(struct hlg_pump *p, struct pump_peer *peer, const struct hlg
 /* Fills in what the transport is to write. -HLG_EPROTO when a byte would lie outside a region. */
 int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *action,
                        struct hlg_paged_write *write);
-void pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hlg_hello *hello);
+/* Adds what only the driver knows: provider, addresses, keys and places. */
+int pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hlg_hello *hello);
 
 static inline struct pump_endpoint *pump_endpoint(const struct hlg_pump *p, uint32_t domain,
                                                   uint32_t lane, uint32_t rail)

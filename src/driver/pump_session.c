@@ -29,8 +29,8 @@ int pump_session_send(struct hlg_pump *p, uint32_t index, const struct hlg_messa
         return send_frame(p, peer, message);
     }
     struct hlg_message hello = *message;
-    pump_table_hello(p, peer, &hello.hello);
-    return send_frame(p, peer, &hello);
+    int error = pump_table_hello(p, peer, &hello.hello);
+    return error != 0 ? error : send_frame(p, peer, &hello);
 }
 
 void pump_session_bye(struct hlg_pump *p, uint32_t index, const struct hlg_refusal *why)
@@ -104,23 +104,23 @@ static void end_malformed(struct hlg_pump *p, uint32_t index)
 static void on_frame(struct hlg_pump *p, uint32_t index, const uint8_t *frame, uint32_t bytes)
 {
     struct pump_peer *peer = &p->peers[index];
-    struct hlg_message message;
+    struct hlg_message *message = &p->message; /* REQUESTED will point to it */
     struct hlg_refusal why = {0};
 
     p->stats.frames_received++;
-    if (hlg_wire_decode(frame, bytes, p->scratch, p->scratch_bytes, &message) != 0) {
+    if (hlg_wire_decode(frame, bytes, p->scratch, p->scratch_bytes, message) != 0) {
         end_malformed(p, index);
         return;
     }
     /* A second HELLO on a channel breaks the protocol; the machine says so, the first one's tables
        stay. */
-    if (message.kind == HLG_MESSAGE_HELLO && peer->lanes == 0 &&
-        pump_table_peer(p, peer, &message.hello, &why) != 0) {
+    if (message->kind == HLG_MESSAGE_HELLO && peer->lanes == 0 &&
+        pump_table_peer(p, peer, &message->hello, &why) != 0) {
         refuse_hello(p, index, &why);
         return;
     }
     struct hlg_event event = {.kind = HLG_EVENT_MESSAGE,
-                              .peer = {.peer = index, .message = &message}};
+                              .peer = {.peer = index, .message = message}};
     if (pump_feed(p, &event) != 0) {
         end_malformed(p, index);
     }

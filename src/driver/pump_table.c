@@ -333,7 +333,7 @@ int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *
     return 0;
 }
 
-void pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hlg_hello *hello)
+int pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hlg_hello *hello)
 {
     const struct pump_domain *domain = &p->domains[peer->domain];
 
@@ -343,12 +343,15 @@ void pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct h
         struct hlg_transport *t = domain->endpoints[i].transport;
         *address = (struct hlg_rail_address){.lane = i / p->rails, .rail = i % p->rails};
         int bytes = t->ops->address(t, address->address, HLG_ADDRESS_BYTES_MAX);
-        address->bytes = bytes < 0 ? 0 : (uint32_t)bytes; /* 0 is refused by the other side */
+        if (bytes <= 0) {
+            return bytes == 0 ? -HLG_EIO : bytes;
+        }
+        address->bytes = (uint32_t)bytes;
     }
     hello->addresses = p->own_addresses;
     hello->address_count = p->lanes * p->rails;
     if (p->role == HLG_ROLE_PREFILL) {
-        return;
+        return 0;
     }
     for (uint32_t i = 0; i < p->region_count * p->rails; i++) {
         uint32_t region = i / p->rails;
@@ -369,4 +372,5 @@ void pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct h
     hello->key_count = p->region_count * p->rails;
     hello->places = p->own_places;
     hello->place_count = p->own_place_count;
+    return 0;
 }

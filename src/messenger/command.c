@@ -157,8 +157,8 @@ static int give_up(struct hlg_messenger *m, const struct entry *entry)
     return entry->bound ? hlg_pump_event(m->pump, &event) : -HLG_ESTALE;
 }
 
-static int on_chunk(struct hlg_messenger *m, const struct entry *entry,
-                    const struct command *command)
+static void on_chunk(struct hlg_messenger *m, const struct entry *entry,
+                     const struct command *command)
 {
     struct hlg_event event = {.kind = HLG_EVENT_CHUNK,
                               .chunk = {.request = entry->handle,
@@ -168,12 +168,12 @@ static int on_chunk(struct hlg_messenger *m, const struct entry *entry,
     int error = entry->bound ? hlg_pump_event(m->pump, &event) : -HLG_ESTALE;
 
     m->forward_newest = command->forward;
-    if (error != 0 && entry->bound) {
-        /* Its tokens can never be sent, so that it would wait for its deadline. -HLG_ESTATE says that
-           it is stopping already. */
+    if (error != 0) {
+        /* Its tokens can never be sent, so that it would wait for its deadline. The refusal is told
+           before the end that it brings. -HLG_ESTALE: it was ending already. */
+        report_refused(m, command, entry, error);
         (void)give_up(m, entry);
     }
-    return error;
 }
 
 static int on_forward_over(struct hlg_messenger *m, const struct command *command)
@@ -237,7 +237,7 @@ void command_handle(struct hlg_messenger *m, const struct command *command)
         error = on_reject(m, entry, command);
         break;
     case HLG_COMMAND_CHUNK:
-        error = on_chunk(m, entry, command);
+        on_chunk(m, entry, command);
         break;
     case HLG_COMMAND_FORWARD_END:
     case HLG_COMMAND_FORWARD_ABORT:

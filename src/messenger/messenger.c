@@ -381,6 +381,9 @@ int hlg_messenger_poll(struct hlg_messenger *m, struct hlg_report *reports, size
         return 0;
     }
     uint32_t count = pop_reports(m, reports, capacity);
+    if (count > 0 && !ring_empty(&m->commands)) {
+        bell_ring(&m->core_bell); /* they may have waited for room among the reports */
+    }
     if (count == capacity) {
         return (int)count; /* there may be more: the descriptor stays readable */
     }

@@ -1,4 +1,4 @@
-#include <halage/messenger.h>
+#include <halage/places.h>
 
 /* Each group begins on a system page of its own, so that one can be mapped or advised alone. */
 #define GROUP_ALIGN 4096u

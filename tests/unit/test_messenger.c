@@ -1,0 +1,569 @@
+/*
+ * The engine's side of the library, as an engine sees it: two messengers with all their threads, over
+ * libfabric and TCP on loopback. What the machines decide is tested elsewhere; here it is that calls
+ * reach them, reports come back, and what cannot work is said in words.
+ */
+#include "../support/duo.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static int duo_setup(void **state)
+{
+    *state = duo_open();
+    return 0;
+}
+
+static int empty_setup(void **state)
+{
+    *state = calloc(1, sizeof(struct duo));
+    return *state == NULL;
+}
+
+static int duo_teardown(void **state)
+{
+    duo_close(*state);
+    return 0;
+}
+
+static void run_requests(struct duo *duo)
+{
+    static const uint32_t tokens[] = {2, 5, 33, 200, 65};
+    uint32_t target[5] = {0};
+    uint32_t source[5] = {0};
+    hlg_ticket tickets[5];
+    struct hlg_layout layout;
+    uint32_t page = 0;
+
+    duo_layout(&layout);
+    for (uint32_t i = 0; i < 5; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "request-%u", i);
+        target[i] = (page + 11) % DUO_PAGES; /* so that no page has its source's number */
+        source[i] = page;
+        assert_int_equal(duo_submit(duo, id, tokens[i], target[i], i, &tickets[i]), 0);
+        page += hlg_layout_pages(&layout, 0, tokens[i] - 1);
+    }
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 5);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_SENT, 5);
+    for (uint32_t i = 0; i < 5; i++) {
+        duo_expect(duo, target[i], source[i], hlg_layout_pages(&layout, 0, tokens[i] - 1));
+        assert_int_equal(hlg_messenger_release(duo->decode.messenger, tickets[i]), 0);
+    }
+    assert_int_equal(duo_count(&duo->decode, HLG_NOTICE_FAILED), 0);
+    assert_int_equal(duo_count(&duo->prefill, HLG_REPORT_REFUSED), 0);
+    const struct hlg_report *ready = duo_last(&duo->decode, HLG_NOTICE_READY);
+    assert_int_equal(ready->pieces_counted, ready->pieces_expected);
+    assert_true(ready->bytes > 0 && ready->id_bytes == strlen("request-0"));
+    assert_true(ready->submitted <= ready->first_piece && ready->last_piece <= ready->noticed);
+}
+
+static void counter_words_move_requests(void **state)
+{
+    run_requests(*state);
+}
+
+static void ends_of_forwards_move_requests(void **state)
+{
+    struct duo *duo = *state;
+
+    duo->progress = DUO_FORWARD_END;
+    run_requests(duo);
+}
+
+static void one_token_is_ready_without_a_prefiller(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_submit submit = {.size = sizeof submit, .tokens = 1, .ttl_ns = HLG_NS_PER_S};
+    hlg_ticket ticket = 0;
+
+    assert_int_equal(hlg_messenger_submit(duo->decode.messenger, &submit, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+    assert_int_equal(duo_last(&duo->decode, HLG_NOTICE_READY)->ticket, ticket);
+    assert_int_equal(hlg_messenger_release(duo->decode.messenger, ticket), 0);
+    assert_int_not_equal(hlg_messenger_release(duo->decode.messenger, ticket), 0);
+}
+
+static void a_cancelled_request_returns_its_pages(void **state)
+{
+    struct duo *duo = *state;
+    hlg_ticket ticket = 0;
+
+    duo->passive = true;
+    assert_int_equal(duo_submit(duo, "c", 40, 0, 0, &ticket), 0);
+    assert_int_equal(hlg_messenger_release(duo->decode.messenger, ticket), -HLG_ESTATE);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
+    assert_int_equal(hlg_messenger_cancel(duo->decode.messenger, ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+    assert_int_equal(duo_last(&duo->decode, HLG_NOTICE_FAILED)->reason, HLG_REASON_CANCELLED);
+    assert_string_equal(duo_last(&duo->decode, HLG_NOTICE_FAILED)->text, "cancelled");
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_FENCED, 1);
+
+    /* Calls on what is over meanwhile do no harm. */
+    hlg_ticket theirs = duo_last(&duo->prefill, HLG_NOTICE_FENCED)->ticket;
+    assert_int_equal(hlg_messenger_chunk(duo->prefill.messenger, theirs, 1, 0, 39), 0);
+    assert_int_equal(hlg_messenger_reject(duo->prefill.messenger, theirs, 0), 0);
+    duo_wait(duo, &duo->prefill, HLG_REPORT_REFUSED, 2);
+    assert_int_equal(duo_last(&duo->prefill, HLG_REPORT_REFUSED)->error, -HLG_ESTALE);
+    assert_int_equal(hlg_messenger_release(duo->prefill.messenger, theirs), 0);
+    assert_int_equal(hlg_messenger_release(duo->decode.messenger, ticket), 0);
+
+    /* The same pages serve at once. */
+    duo->passive = false;
+    duo->answered = duo->prefill.report_count;
+    assert_int_equal(duo_submit(duo, "d", 40, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+}
+
+static void a_prompt_reaches_the_engine_that_rejects_it(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_request request = {.size = sizeof request};
+    hlg_ticket ticket = 0;
+
+    duo->passive = true;
+    assert_int_equal(duo_submit(duo, "prompt words", 40, 0, 3, &ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
+    hlg_ticket theirs = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+    assert_int_equal(hlg_messenger_request(duo->prefill.messenger, theirs, &request), 0);
+    assert_int_equal(request.tokens, 40);
+    assert_int_equal(request.prompt_bytes, strlen("prompt words"));
+    assert_memory_equal(request.prompt, "prompt words", request.prompt_bytes);
+    assert_memory_equal(request.id, "prompt words", request.id_bytes);
+    assert_int_equal(request.group_count, 2);
+    assert_int_equal(request.groups[0].count, 10);
+    assert_int_equal(request.groups[1].count, 1);
+    assert_int_equal(hlg_messenger_reject(duo->prefill.messenger, theirs, 77), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+    const struct hlg_report *failed = duo_last(&duo->decode, HLG_NOTICE_FAILED);
+    assert_int_equal(failed->reason, HLG_REASON_REJECTED);
+    assert_int_equal(failed->retry_after_ns, 77);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_FENCED, 1);
+    assert_int_equal(hlg_messenger_release(duo->prefill.messenger, theirs), 0);
+}
+
+static void what_the_core_refuses_fails_and_returns(void **state)
+{
+    struct duo *duo = *state;
+    hlg_ticket tickets[2];
+
+    duo->passive = true;
+    assert_int_equal(duo_submit(duo, "a", 40, 0, 0, &tickets[0]), 0);
+    assert_int_equal(duo_submit(duo, "b", 40, 5, 1, &tickets[1]), 0); /* shares pages 5 to 9 */
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+    const struct hlg_report *failed = duo_last(&duo->decode, HLG_NOTICE_FAILED);
+    assert_int_equal(failed->ticket, tickets[1]);
+    assert_int_equal(failed->error, -HLG_EOWNED);
+    assert_int_equal(failed->reason, HLG_REASON_LOCAL);
+    assert_int_equal(hlg_messenger_release(duo->decode.messenger, tickets[1]), 0);
+
+    duo->peer += 1u << 16; /* a session that never was */
+    assert_int_equal(duo_submit(duo, "c", 40, 100, 2, &tickets[1]), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 2);
+    assert_int_equal(duo_last(&duo->decode, HLG_NOTICE_FAILED)->error, -HLG_EPEER);
+}
+
+/* A chunk that leaves a gap could never be sent: the request is given up, and its decoder told. */
+static void a_refused_chunk_gives_the_request_up(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_admit admit = {.size = sizeof admit};
+    uint32_t pages[10] = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9};
+    uint32_t context = 0;
+    hlg_ticket ticket = 0;
+
+    duo->passive = true;
+    assert_int_equal(duo_submit(duo, "a", 40, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
+    hlg_ticket theirs = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+    admit.groups[0] = (struct hlg_page_list){.count = 10, .pages = pages};
+    admit.groups[1] = (struct hlg_page_list){.count = 1, .pages = &context};
+    assert_int_equal(hlg_messenger_admit(duo->prefill.messenger, theirs, &admit), 0);
+    assert_int_equal(hlg_messenger_chunk(duo->prefill.messenger, theirs, 9, 8, 31), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_FENCED, 1);
+    const struct hlg_report *refused = duo_last(&duo->prefill, HLG_REPORT_REFUSED);
+    assert_int_equal(refused->command, HLG_COMMAND_CHUNK);
+    assert_int_equal(refused->forward, 9);
+    assert_int_equal(refused->error, -HLG_EINVAL);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+}
+
+static void tickets_are_bounded_and_come_back(void **state)
+{
+    struct duo *duo = *state;
+    hlg_ticket tickets[16];
+    hlg_ticket more = 0;
+
+    duo->passive = true;
+    for (uint32_t i = 0; i < 16; i++) {
+        assert_int_equal(duo_submit(duo, "t", 5, 2 * i, i, &tickets[i]), 0);
+    }
+    assert_int_equal(duo_submit(duo, "t", 5, 64, 20, &more), -HLG_ELIMIT);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 16);
+    duo->passive = false;
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 16);
+    assert_int_equal(duo_submit(duo, "t", 5, 64, 20, &more), -HLG_ELIMIT);
+    for (uint32_t i = 0; i < 16; i++) {
+        assert_int_equal(hlg_messenger_release(duo->decode.messenger, tickets[i]), 0);
+    }
+    while (duo_submit(duo, "t", 5, 64, 20, &more) == -HLG_ELIMIT) {
+        duo_turn(duo);
+    }
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 17);
+}
+
+/* Opens both sides with configs that a test has spoilt, connects, and takes the refusal. */
+static void expect_refusal(struct duo *duo, const struct hlg_messenger_config *prefill,
+                           const struct hlg_messenger_config *decode, uint32_t code,
+                           const char *words)
+{
+    assert_int_equal(duo_open_side(duo, &duo->prefill, prefill), 0);
+    assert_int_equal(duo_open_side(duo, &duo->decode, decode), 0);
+    int connection = duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_REFUSED, 1);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_PEER_REFUSED, 1);
+    const struct hlg_report *reports[2] = {duo_last(&duo->decode, HLG_NOTICE_PEER_REFUSED),
+                                           duo_last(&duo->prefill, HLG_NOTICE_PEER_REFUSED)};
+    assert_int_equal(reports[0]->connection, connection);
+    assert_int_equal(reports[1]->connection, 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(reports[i]->refusal.code, code);
+        assert_non_null(strstr(reports[i]->text, words));
+    }
+    assert_int_equal(duo_count(&duo->decode, HLG_NOTICE_PEER_UP), 0);
+}
+
+static void layouts_that_cannot_be_joined_refuse_each_other(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger_config prefill;
+    struct hlg_messenger_config decode;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &prefill);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &decode);
+    decode.layout.groups[0].head_bytes *= 2;
+    expect_refusal(duo, &prefill, &decode, HLG_REFUSAL_GROUP_FIELD, "head_bytes");
+}
+
+static void other_layer_counts_refuse_each_other(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger_config prefill;
+    struct hlg_messenger_config decode;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &prefill);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &decode);
+    decode.layout.layers = DUO_LAYERS - 1;
+    decode.layout.stage_limit[0] = DUO_LAYERS - 1;
+    decode.layout.groups[0].layers[0] >>= 1;
+    expect_refusal(duo, &prefill, &decode, HLG_REFUSAL_LAYERS, "layers");
+}
+
+static void other_models_refuse_each_other(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger_config prefill;
+    struct hlg_messenger_config decode;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &prefill);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &decode);
+    decode.fingerprint[31] = 1;
+    expect_refusal(duo, &prefill, &decode, HLG_REFUSAL_FINGERPRINT, "fingerprint");
+}
+
+static void a_port_in_use_is_said_at_create(void **state)
+{
+    struct duo *duo = *state;
+    struct duo_side other = {0};
+    struct hlg_messenger_config config;
+    char listen_on[64];
+
+    duo_config(&other, HLG_ROLE_PREFILL, &config);
+    (void)snprintf(listen_on, sizeof listen_on, "127.0.0.1:%d",
+                   hlg_messenger_port(duo->prefill.messenger));
+    config.listen = listen_on;
+    assert_int_equal(duo_open_side(duo, &other, &config), -HLG_EIO);
+    assert_non_null(strstr(duo->error, listen_on));
+    assert_null(other.messenger);
+    duo_close_side(&other);
+}
+
+static void nobody_there_is_said_in_words(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    socklen_t bytes = sizeof address;
+    char text[64];
+
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &config);
+    assert_int_equal(duo_open_side(duo, &duo->decode, &config), 0);
+    /* A port that is bound but not listened on: nobody else can take it meanwhile. */
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&address, &bytes), 0);
+    (void)snprintf(text, sizeof text, "127.0.0.1:%u", ntohs(address.sin_port));
+    int connection = hlg_messenger_connect(duo->decode.messenger, text);
+    assert_true(connection > 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_REFUSED, 1);
+    const struct hlg_report *refused = duo_last(&duo->decode, HLG_NOTICE_PEER_REFUSED);
+    assert_int_equal(refused->connection, connection);
+    assert_int_equal(refused->error, -HLG_EPEER);
+    assert_int_equal(refused->peer, HLG_NONE);
+    assert_non_null(strstr(refused->text, text));
+    close(fd);
+    assert_int_equal(hlg_messenger_connect(duo->decode.messenger, ""), -HLG_EINVAL);
+}
+
+static void a_forked_child_is_refused(void **state)
+{
+    struct duo *duo = *state;
+    hlg_ticket ticket = 0;
+    struct hlg_report report;
+    int status = 0;
+
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        struct hlg_messenger *m = duo->decode.messenger;
+        bool refused = duo_submit(duo, "f", 5, 0, 0, &ticket) == -HLG_EFORK &&
+                       hlg_messenger_poll(m, &report, sizeof report, 1) == -HLG_EFORK &&
+                       hlg_messenger_connect(m, "127.0.0.1:1") == -HLG_EFORK &&
+                       hlg_messenger_fd(m) == -HLG_EFORK;
+        hlg_messenger_destroy(m); /* must leave the parent's alone */
+        _exit(refused ? 0 : 1);
+    }
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), 0);
+    assert_int_equal(duo_submit(duo, "p", 5, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+}
+
+static void garbage_ends_its_own_session_only(void **state)
+{
+    struct duo *duo = *state;
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    uint8_t garbage[64] = {[0] = 60, [4] = 1, [6] = 200};
+    hlg_ticket ticket = 0;
+
+    address.sin_port = htons((uint16_t)hlg_messenger_port(duo->prefill.messenger));
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
+    assert_int_equal(write(fd, garbage, sizeof garbage), sizeof garbage);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_PEER_REFUSED, 1);
+    while (read(fd, garbage, sizeof garbage) > 0) {
+    }
+    close(fd);
+    assert_int_equal(duo_submit(duo, "p", 40, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+    assert_int_equal(duo_count(&duo->prefill, HLG_NOTICE_PEER_DOWN), 0);
+}
+
+static void a_session_ends_and_comes_back_under_a_new_name(void **state)
+{
+    struct duo *duo = *state;
+    hlg_ticket ticket = 0;
+
+    assert_int_equal(hlg_messenger_disconnect(duo->decode.messenger, duo->peer), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_DOWN, 1);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_PEER_DOWN, 1);
+    int connection = duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 2);
+    const struct hlg_report *up = duo_last(&duo->decode, HLG_NOTICE_PEER_UP);
+    assert_int_equal(up->connection, connection);
+    assert_int_not_equal(up->peer, duo->peer);
+    duo->peer = up->peer;
+    assert_int_equal(duo_submit(duo, "p", 40, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+}
+
+static void the_end_of_one_side_is_told_to_the_other(void **state)
+{
+    struct duo *duo = *state;
+    hlg_ticket ticket = 0;
+
+    duo->passive = true;
+    assert_int_equal(duo_submit(duo, "p", 40, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
+    hlg_messenger_destroy(duo->prefill.messenger);
+    duo->prefill.messenger = NULL;
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_DOWN, 1);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+    assert_int_equal(duo_last(&duo->decode, HLG_NOTICE_FAILED)->reason, HLG_REASON_PEER);
+}
+
+static void a_draining_prefiller_is_told_of(void **state)
+{
+    struct duo *duo = *state;
+    hlg_ticket ticket = 0;
+
+    assert_int_equal(hlg_messenger_drain(duo->prefill.messenger), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_DRAINING, 1);
+    assert_int_equal(duo_submit(duo, "p", 40, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+    assert_int_equal(duo_last(&duo->decode, HLG_NOTICE_FAILED)->error, -HLG_EPEER);
+}
+
+#define STALE_COMMANDS 1000u
+
+/* Each of these brings a report, many more than there is room for: the commands wait instead. */
+static void an_engine_that_does_not_poll_loses_nothing(void **state)
+{
+    struct duo *duo = *state;
+    hlg_ticket ticket = 0;
+
+    duo->passive = true;
+    assert_int_equal(duo_submit(duo, "p", 40, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
+    hlg_ticket theirs = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+    assert_int_equal(hlg_messenger_cancel(duo->prefill.messenger, theirs), 0);
+    for (uint32_t i = 0; i < STALE_COMMANDS; i++) {
+        assert_int_equal(hlg_messenger_chunk(duo->prefill.messenger, theirs, i + 1, 0, 1), 0);
+    }
+    struct hlg_report *reports = duo->prefill.reports;
+    uint32_t refused = 0;
+    for (uint32_t i = 0; i < DUO_TURNS_MAX && refused < STALE_COMMANDS; i++) {
+        int count = hlg_messenger_poll(duo->prefill.messenger, reports, sizeof *reports, 7);
+        for (int r = 0; r < count; r++) {
+            refused += reports[r].kind == HLG_REPORT_REFUSED;
+            assert_true(reports[r].kind != HLG_REPORT_REFUSED || reports[r].forward == refused);
+        }
+        if (count == 0) {
+            duo_nap(duo);
+        }
+    }
+    assert_int_equal(refused, STALE_COMMANDS);
+}
+
+#define SUBMITTERS 3u
+#define ROUNDS     20u
+
+struct submitter {
+    struct duo *duo;
+    pthread_mutex_t *lock; /* around the count of those that are open */
+    uint32_t *open;
+    uint32_t number;
+};
+
+static void *submit_many(void *context)
+{
+    struct submitter *s = context;
+
+    for (uint32_t i = 0; i < ROUNDS;) {
+        hlg_ticket ticket = 0;
+        uint32_t lane = s->number * 4 + i % 4; /* pages and context of its own */
+        int error = duo_submit(s->duo, "many", 5, 2 * lane, lane, &ticket);
+        HLG_ASSERT(error == 0 || error == -HLG_ELIMIT);
+        i += error == 0;
+    }
+    return NULL;
+}
+
+/* Any thread may submit: pages overlap between rounds, so that some fail as owned; each ends once. */
+static void threads_submit_at_once(void **state)
+{
+    struct duo *duo = *state;
+    struct submitter submitters[SUBMITTERS];
+    pthread_t threads[SUBMITTERS];
+    uint32_t seen = 0;
+    uint32_t over = 0;
+
+    duo->progress = DUO_FORWARD_END;
+    for (uint32_t i = 0; i < SUBMITTERS; i++) {
+        submitters[i] = (struct submitter){.duo = duo, .number = i};
+        assert_int_equal(pthread_create(&threads[i], NULL, submit_many, &submitters[i]), 0);
+    }
+    for (uint32_t i = 0; i < DUO_TURNS_MAX && over < SUBMITTERS * ROUNDS; i++) {
+        if (duo_turn(duo) == 0) {
+            duo_nap(duo);
+        }
+        for (; seen < duo->decode.report_count; seen++) {
+            const struct hlg_report *report = &duo->decode.reports[seen];
+            if (report->kind == HLG_NOTICE_READY || report->kind == HLG_NOTICE_RETURNED) {
+                over++;
+                assert_int_equal(hlg_messenger_release(duo->decode.messenger, report->ticket), 0);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < SUBMITTERS; i++) {
+        pthread_join(threads[i], NULL);
+    }
+    assert_int_equal(over, SUBMITTERS * ROUNDS);
+}
+
+static void configs_that_make_no_sense_are_refused(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger_config good;
+    struct hlg_messenger_config bad;
+    struct hlg_messenger *m = NULL;
+    char error[256] = "";
+
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &good);
+    bad = good;
+    bad.size--;
+    assert_int_equal(hlg_messenger_create(&bad, &m, error, sizeof error), -HLG_EINVAL);
+    bad = good;
+    bad.role = 2;
+    assert_int_equal(hlg_messenger_create(&bad, &m, error, sizeof error), -HLG_EINVAL);
+    bad = good;
+    bad.fabric = NULL;
+    assert_int_equal(hlg_messenger_create(&bad, &m, error, sizeof error), -HLG_EINVAL);
+    bad = good;
+    bad.layout.groups[0].heads = 0;
+    assert_int_equal(hlg_messenger_create(&bad, &m, error, sizeof error), -HLG_EPLAN);
+    assert_non_null(strstr(error, "heads"));
+    bad = good;
+    bad.listen = "no port";
+    assert_int_equal(hlg_messenger_create(&bad, &m, error, sizeof error), -HLG_EINVAL);
+    assert_int_equal(hlg_messenger_create(&good, &m, NULL, 0), 0);
+    assert_int_equal(hlg_messenger_port(m), -HLG_ESTATE);
+    assert_int_equal(hlg_messenger_start(m), -HLG_EINVAL); /* no memory, no places */
+    assert_true(strlen(hlg_messenger_error(m)) > 0);
+    assert_int_equal(hlg_messenger_connect(m, "127.0.0.1:1"), -HLG_ESTATE);
+    hlg_messenger_destroy(m);
+}
+
+#define DUO_TEST(test)   cmocka_unit_test_setup_teardown(test, duo_setup, duo_teardown)
+#define EMPTY_TEST(test) cmocka_unit_test_setup_teardown(test, empty_setup, duo_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        DUO_TEST(counter_words_move_requests),
+        DUO_TEST(ends_of_forwards_move_requests),
+        DUO_TEST(one_token_is_ready_without_a_prefiller),
+        DUO_TEST(a_cancelled_request_returns_its_pages),
+        DUO_TEST(a_prompt_reaches_the_engine_that_rejects_it),
+        DUO_TEST(what_the_core_refuses_fails_and_returns),
+        DUO_TEST(a_refused_chunk_gives_the_request_up),
+        DUO_TEST(tickets_are_bounded_and_come_back),
+        EMPTY_TEST(layouts_that_cannot_be_joined_refuse_each_other),
+        EMPTY_TEST(other_layer_counts_refuse_each_other),
+        EMPTY_TEST(other_models_refuse_each_other),
+        DUO_TEST(a_port_in_use_is_said_at_create),
+        EMPTY_TEST(nobody_there_is_said_in_words),
+        DUO_TEST(a_forked_child_is_refused),
+        DUO_TEST(garbage_ends_its_own_session_only),
+        DUO_TEST(a_session_ends_and_comes_back_under_a_new_name),
+        DUO_TEST(the_end_of_one_side_is_told_to_the_other),
+        DUO_TEST(a_draining_prefiller_is_told_of),
+        DUO_TEST(an_engine_that_does_not_poll_loses_nothing),
+        DUO_TEST(threads_submit_at_once),
+        EMPTY_TEST(configs_that_make_no_sense_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

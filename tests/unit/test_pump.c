@@ -1,0 +1,697 @@
+/*
+ * The pump over the loop transport and the real machines: what a node needs from it end to end, and
+ * what foreign channels must not be able to do. Engines are small: the prefill one admits what is
+ * REQUESTED with its first free pages and computes it in one forward; oracles compare bytes.
+ */
+#include <halage/places.h>
+#include <halage/pump.h>
+#include <halage/transport/loop.h>
+#include <halage/wire.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define LAYERS      3u
+#define PAGE_TOKENS 4u
+#define PAGES       64u
+#define CONTEXTS    16u
+#define PLACES_MAX  64u
+#define NOTICES_MAX 256u
+#define NODES       4u
+#define STEPS_MAX   200000u
+#define MESSAGE_MAX 65536u
+#define PROMPT_MAX  8192u
+
+struct node {
+    struct hlg_pump *pump;
+    enum hlg_role role;
+    uint8_t *memory;
+    uint64_t bytes;
+    struct hlg_notice notices[NOTICES_MAX]; /* all that came, in order */
+    uint32_t notice_count;
+    uint32_t answered; /* REQUESTED among notices[0 .. answered) are dealt with */
+    uint32_t tokens[NOTICES_MAX];
+    uint32_t page;    /* next free source page */
+    uint32_t context; /* next free context page, both roles */
+    uint32_t forward;
+};
+
+struct world {
+    struct hlg_loop *loop;
+    struct node nodes[NODES];
+};
+
+static struct hlg_layout make_layout(void)
+{
+    return (struct hlg_layout){.tp = 1,
+                               .stages = 1,
+                               .pools = 1,
+                               .layers = LAYERS,
+                               .stage_limit = {LAYERS},
+                               .rank_limit = 1,
+                               .all_reduce = 1,
+                               .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
+                               .group_count = 2,
+                               .groups = {{.kind = HLG_GROUP_PAGED,
+                                           .planes = 2,
+                                           .heads = 2,
+                                           .head_bytes = 16,
+                                           .page_tokens = PAGE_TOKENS,
+                                           .page_count = PAGES,
+                                           .layers = {(1u << LAYERS) - 1}},
+                                          {.kind = HLG_GROUP_CONTEXT,
+                                           .planes = 1,
+                                           .heads = 1,
+                                           .head_bytes = 64,
+                                           .page_tokens = 1,
+                                           .page_count = CONTEXTS}}};
+}
+
+static void make_limits(struct hlg_limits *limits)
+{
+    hlg_limits_default(limits);
+    limits->peers_max = 2;
+    limits->requests_max = 16;
+    limits->lanes_max = 2;
+    limits->rails_max = 2;
+    limits->slices_max = 64;
+    limits->prompt_bytes_max = PROMPT_MAX;
+    limits->message_bytes_max = MESSAGE_MAX;
+    limits->blocks_max = 64;
+    limits->ops_max = 64;
+    limits->chunks_max = 64;
+}
+
+static void take_notice(void *context, const struct hlg_notice *notice)
+{
+    struct node *n = context;
+
+    assert_true(n->notice_count < NOTICES_MAX);
+    if (notice->kind == HLG_NOTICE_REQUESTED) {
+        n->tokens[n->notice_count] = notice->message->tokens;
+    }
+    n->notices[n->notice_count] = *notice;
+    n->notices[n->notice_count++].message = NULL;
+}
+
+static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint32_t peers_max)
+{
+    struct node *n = &w->nodes[index];
+    struct hlg_place places[PLACES_MAX];
+    struct hlg_pump_config config = {.role = role,
+                                     .fabric = hlg_loop_fabric(w->loop, index),
+                                     .notice = take_notice,
+                                     .context = n};
+    struct hlg_layout layout = make_layout();
+    struct hlg_limits limits;
+    char error[256] = "";
+
+    make_limits(&limits);
+    limits.peers_max = peers_max;
+    n->role = role;
+    int count = hlg_places_linear(&layout, 0, places, PLACES_MAX, &n->bytes);
+    assert_true(count > 0 && count <= (int)PLACES_MAX);
+    n->memory = calloc(n->bytes, 1);
+    assert_non_null(n->memory);
+    for (uint64_t i = 0; role == HLG_ROLE_PREFILL && i < n->bytes; i++) {
+        n->memory[i] = (uint8_t)(i * 131 + i / 256 + index);
+    }
+    struct hlg_pump_region region = {.lane = 0, .base = n->memory, .bytes = n->bytes};
+    config.regions = &region;
+    config.region_count = 1;
+    config.places = places;
+    config.place_count = (uint32_t)count;
+    if (role == HLG_ROLE_PREFILL) {
+        config.prefill = (struct hlg_prefill_config){
+            .limits = limits, .layout = layout, .rails = 1, .node = index + 1, .incarnation = 7};
+    } else {
+        config.decode = (struct hlg_decode_config){.limits = limits,
+                                                   .layout = layout,
+                                                   .rails = 1,
+                                                   .node = index + 1,
+                                                   .incarnation = 7,
+                                                   .flush = true};
+    }
+    int created = hlg_pump_create(&config, &n->pump, error, sizeof error);
+    if (created != 0) {
+        fail_msg("%s", error);
+    }
+}
+
+static int world_setup(void **state)
+{
+    struct world *w = calloc(1, sizeof *w);
+    struct hlg_loop_config config;
+
+    hlg_loop_config_default(&config);
+    config.nodes = NODES;
+    config.seed = 11;
+    config.message_bytes_max = MESSAGE_MAX;
+    config.room_bytes = 2 * PROMPT_MAX; /* two prompts: more of them must wait */
+    assert_int_equal(hlg_loop_create(&config, &w->loop), 0);
+    *state = w;
+    return 0;
+}
+
+static int world_teardown(void **state)
+{
+    struct world *w = *state;
+
+    for (uint32_t i = 0; i < NODES; i++) {
+        hlg_pump_destroy(w->nodes[i].pump);
+        free(w->nodes[i].memory);
+    }
+    hlg_loop_destroy(w->loop);
+    free(w);
+    return 0;
+}
+
+/* ---- The prefill engine ---- */
+
+static void engine_event(struct node *n, struct hlg_event *event)
+{
+    assert_int_equal(hlg_pump_event(n->pump, event), 0);
+}
+
+static void engine_compute(struct node *n, const struct hlg_notice *notice, uint32_t tokens)
+{
+    struct hlg_layout layout = make_layout();
+    uint32_t pages[PAGES];
+    uint32_t context = n->context++ % CONTEXTS;
+    uint32_t count = hlg_layout_pages(&layout, 0, tokens - 1);
+
+    for (uint32_t i = 0; i < count; i++) {
+        pages[i] = n->page++ % PAGES;
+    }
+    n->forward++;
+    engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_ADMIT,
+                                        .admit = {.request = notice->request,
+                                                  .groups = {{.count = count, .pages = pages},
+                                                             {.count = 1, .pages = &context}}}});
+    engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_CHUNK,
+                                        .chunk = {.request = notice->request,
+                                                  .forward = n->forward,
+                                                  .token_count = tokens - 1}});
+    for (uint32_t layer = 1; layer <= LAYERS + 1; layer++) {
+        engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_LAYER,
+                                            .layer = {.value = n->forward << 8 | layer}});
+    }
+    engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_FORWARD_END, .forward = n->forward});
+}
+
+static int engine_turn(struct node *n)
+{
+    int work = 0;
+
+    while (n->answered < n->notice_count) {
+        const struct hlg_notice *notice = &n->notices[n->answered];
+        if (notice->kind == HLG_NOTICE_REQUESTED) {
+            engine_compute(n, notice, n->tokens[n->answered]);
+            work++;
+        }
+        n->answered++;
+    }
+    return work;
+}
+
+/* ---- Turning the world ---- */
+
+static uint32_t count_notices(const struct node *n, uint32_t kind)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < n->notice_count; i++) {
+        count += n->notices[i].kind == kind;
+    }
+    return count;
+}
+
+static const struct hlg_notice *last_notice(const struct node *n, uint32_t kind)
+{
+    for (uint32_t i = n->notice_count; i > 0; i--) {
+        if (n->notices[i - 1].kind == kind) {
+            return &n->notices[i - 1];
+        }
+    }
+    fail_msg("no notice %u", kind);
+    return NULL;
+}
+
+static int turn(struct world *w)
+{
+    int work = 0;
+
+    for (uint32_t i = 0; i < NODES; i++) {
+        struct node *n = &w->nodes[i];
+        if (n->pump != NULL) {
+            work += hlg_pump_step(n->pump);
+            assert_int_equal(hlg_pump_check(n->pump), 0);
+            work += engine_turn(n);
+        }
+    }
+    return work;
+}
+
+/* Until `n` has had `count` notices of the kind. */
+static void run_until(struct world *w, const struct node *n, uint32_t kind, uint32_t count)
+{
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        int work = turn(w);
+        if (count_notices(n, kind) >= count) {
+            return;
+        }
+        if (work == 0 && hlg_loop_step(w->loop) == 0) {
+            hlg_loop_advance_to(w->loop, hlg_loop_now(w->loop) + HLG_NS_PER_MS);
+        }
+    }
+    fail_msg("notice %u did not come %u times", kind, count);
+}
+
+static void join(struct world *w, uint32_t decode, uint32_t prefill)
+{
+    struct hlg_channel *a = NULL;
+    struct hlg_channel *b = NULL;
+    uint32_t peer = 0;
+
+    assert_int_equal(hlg_loop_channel_pair(w->loop, decode, prefill, &a, &b), 0);
+    assert_int_equal(hlg_pump_channel(w->nodes[decode].pump, a, true, &peer), 0);
+    assert_int_equal(hlg_pump_channel(w->nodes[prefill].pump, b, false, &peer), 0);
+}
+
+static uint8_t prompt[PROMPT_MAX];
+
+static hlg_handle submit(struct node *n, uint32_t peer, uint32_t tokens, uint32_t page,
+                         uint32_t prompt_bytes)
+{
+    struct hlg_layout layout = make_layout();
+    uint32_t context = n->context++ % CONTEXTS;
+    uint32_t count = hlg_layout_pages(&layout, 0, tokens - 1);
+    static uint32_t pages[16][PAGES]; /* kept until the REQUEST is sent */
+    static uint32_t contexts[16];
+
+    for (uint32_t i = 0; i < count; i++) {
+        pages[context][i] = (page + 7 * i) % PAGES; /* 7 and 64 have no common divisor */
+    }
+    contexts[context] = context;
+    engine_event(
+        n, &(struct hlg_event){.kind = HLG_EVENT_SUBMIT,
+                               .submit = {.source_count = 1,
+                                          .peers = {peer},
+                                          .tokens = tokens,
+                                          .ttl_ns = 60 * HLG_NS_PER_S,
+                                          .id_bytes = 1,
+                                          .id = (const uint8_t *)"r",
+                                          .prompt_bytes = prompt_bytes,
+                                          .prompt = prompt,
+                                          .groups = {{.count = count, .pages = pages[context]},
+                                                     {.count = 1, .pages = &contexts[context]}}}});
+    return hlg_pump_submitted(n->pump);
+}
+
+/* Whether target page (page + 7 i) equals source page source + i, in all planes and layers. */
+static void expect_pages(const struct node *target, const struct node *source, uint32_t page,
+                         uint32_t source_page, uint32_t count)
+{
+    struct hlg_layout layout = make_layout();
+    struct hlg_place places[PLACES_MAX];
+    int place_count = hlg_places_linear(&layout, 0, places, PLACES_MAX, NULL);
+
+    for (int p = 0; p < place_count; p++) {
+        for (uint32_t i = 0; places[p].group == 0 && i < count; i++) {
+            uint64_t from = places[p].offset + (source_page + i) % PAGES * places[p].stride;
+            uint64_t to = places[p].offset + (page + 7 * i) % PAGES * places[p].stride;
+            assert_memory_equal(target->memory + to, source->memory + from, places[p].stride);
+        }
+    }
+}
+
+/* ---- Tests ---- */
+
+static void pages_and_context_arrive(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct node *p = &w->nodes[1];
+    struct hlg_pump_stats stats;
+
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    run_until(w, p, HLG_NOTICE_PEER_UP, 1);
+    submit(d, 0, 30, 5, 100);
+    run_until(w, d, HLG_NOTICE_READY, 1);
+    run_until(w, p, HLG_NOTICE_SENT, 1);
+    expect_pages(d, p, 5, 0, 8);
+    hlg_pump_stats(p->pump, &stats);
+    assert_int_equal(stats.pieces_posted, 8 * LAYERS * 2 + 1);
+    assert_int_equal(stats.pieces_done, stats.pieces_posted);
+    assert_int_equal(hlg_pump_open(p->pump), 0);
+}
+
+/* Prompts as long as the channel has room for two of: the rest is refused and goes later. */
+static void a_full_channel_only_delays(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct hlg_loop_stats stats;
+
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    for (uint32_t i = 0; i < 12; i++) {
+        submit(d, 0, 3, i, PROMPT_MAX);
+    }
+    run_until(w, d, HLG_NOTICE_READY, 12);
+    hlg_loop_stats(w->loop, &stats);
+    assert_true(stats.full > 0);
+}
+
+/* A channel of ours to a node's pump, to say on it what no pump would. */
+static struct hlg_channel *stranger(struct world *w, uint32_t node)
+{
+    struct hlg_channel *ours = NULL;
+    struct hlg_channel *theirs = NULL;
+    uint32_t peer = 0;
+
+    assert_int_equal(hlg_loop_channel_pair(w->loop, 3, node, &ours, &theirs), 0);
+    assert_int_equal(hlg_pump_channel(w->nodes[node].pump, theirs, false, &peer), 0);
+    return ours;
+}
+
+static void say(struct hlg_channel *channel, const struct hlg_message *message)
+{
+    uint8_t frame[4096];
+    int64_t bytes = hlg_wire_encode(message, frame, sizeof frame);
+
+    assert_true(bytes > 0);
+    assert_int_equal(channel->ops->send(channel, frame, (uint32_t)bytes), 1);
+}
+
+/* The BYE that comes, and the end of the channel after it. */
+static struct hlg_refusal hear_bye(struct world *w, struct hlg_channel *channel)
+{
+    static uint64_t scratch[8192];
+    struct hlg_refusal why = {0};
+    const uint8_t *frame = NULL;
+    uint32_t bytes = 0;
+    bool heard = false;
+
+    for (uint32_t i = 0; i < STEPS_MAX; i++) {
+        int got = channel->ops->receive(channel, &frame, &bytes);
+        if (got < 0) {
+            assert_true(heard);
+            channel->ops->close(channel);
+            return why;
+        }
+        if (got > 0) {
+            struct hlg_message message;
+            assert_int_equal(hlg_wire_decode(frame, bytes, scratch, sizeof scratch, &message), 0);
+            heard = heard || message.kind == HLG_MESSAGE_BYE;
+            why = message.kind == HLG_MESSAGE_BYE ? message.bye.why : why;
+        }
+        if (turn(w) == 0) {
+            hlg_loop_step(w->loop);
+        }
+    }
+    fail_msg("no end of the channel");
+    return why;
+}
+
+static void malformed_frames_end_that_session_only(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct node *p = &w->nodes[1];
+    uint8_t garbage[64] = {[0] = 60, [4] = 1, [6] = 200};
+    struct hlg_pump_stats stats;
+
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    struct hlg_channel *channel = stranger(w, 1);
+    assert_int_equal(channel->ops->send(channel, garbage, sizeof garbage), 1);
+    hear_bye(w, channel);
+    hlg_pump_stats(p->pump, &stats);
+    assert_int_equal(stats.frames_malformed, 1);
+    assert_int_equal(stats.sessions_ended, 1);
+    submit(d, 0, 30, 5, 0);
+    run_until(w, d, HLG_NOTICE_READY, 1);
+    expect_pages(d, p, 5, 0, 8);
+}
+
+struct hello_parts {
+    struct hlg_message message;
+    struct hlg_rail_address address;
+    struct hlg_region_key key;
+    struct hlg_place places[PLACES_MAX];
+};
+
+/* A HELLO such as a decoder of that layout sends, for a test to spoil. */
+static void make_hello(struct hello_parts *parts)
+{
+    struct hlg_layout layout = make_layout();
+    uint64_t bytes = 0;
+    int count = hlg_places_linear(&layout, 0, parts->places, PLACES_MAX, &bytes);
+
+    parts->address = (struct hlg_rail_address){.bytes = 8};
+    parts->key = (struct hlg_region_key){.bytes = bytes};
+    parts->message = (struct hlg_message){.kind = HLG_MESSAGE_HELLO,
+                                          .hello = {.protocol_min = HLG_PROTOCOL_MIN,
+                                                    .protocol_max = HLG_PROTOCOL_MAX,
+                                                    .role = HLG_ROLE_DECODE,
+                                                    .window_pieces = 16,
+                                                    .node = 99,
+                                                    .incarnation = 1,
+                                                    .session = 1,
+                                                    .layout = layout,
+                                                    .address_count = 1,
+                                                    .key_count = 1,
+                                                    .place_count = (uint32_t)count,
+                                                    .addresses = &parts->address,
+                                                    .keys = &parts->key,
+                                                    .places = parts->places}};
+}
+
+static void spoil_nothing(struct hello_parts *parts)
+{
+    (void)parts;
+}
+
+static void spoil_provider(struct hello_parts *parts)
+{
+    parts->message.hello.provider[0] = '?';
+}
+
+static void spoil_address_lane(struct hello_parts *parts)
+{
+    parts->address.lane = 1;
+}
+
+static void spoil_key_bytes(struct hello_parts *parts)
+{
+    parts->key.bytes -= 1; /* the last byte of the last page is gone */
+}
+
+static void spoil_key_lane(struct hello_parts *parts)
+{
+    parts->key.lane = 1;
+}
+
+static void spoil_place_offset(struct hello_parts *parts)
+{
+    parts->places[2].offset = UINT64_MAX - 3;
+}
+
+static void spoil_place_stride(struct hello_parts *parts)
+{
+    parts->places[2].stride = UINT64_MAX / 2;
+}
+
+static void spoil_place_region(struct hello_parts *parts)
+{
+    parts->places[1].region = 1;
+}
+
+static void spoil_place_layer(struct hello_parts *parts)
+{
+    parts->places[0].layer = LAYERS + 1;
+}
+
+static void spoil_place_twice(struct hello_parts *parts)
+{
+    parts->places[0] = parts->places[1]; /* so that one is missing */
+}
+
+static void spoil_place_count(struct hello_parts *parts)
+{
+    parts->message.hello.place_count--;
+}
+
+static void hellos_that_cannot_work_are_refused_on_both_sides(void **state)
+{
+    static const struct {
+        void (*spoil)(struct hello_parts *parts);
+        uint32_t code;
+    } cases[] = {
+        {spoil_provider, HLG_REFUSAL_TRANSPORT}, {spoil_address_lane, HLG_REFUSAL_TABLE},
+        {spoil_key_bytes, HLG_REFUSAL_TABLE},    {spoil_key_lane, HLG_REFUSAL_TABLE},
+        {spoil_place_offset, HLG_REFUSAL_TABLE}, {spoil_place_stride, HLG_REFUSAL_TABLE},
+        {spoil_place_region, HLG_REFUSAL_TABLE}, {spoil_place_layer, HLG_REFUSAL_TABLE},
+        {spoil_place_twice, HLG_REFUSAL_TABLE},  {spoil_place_count, HLG_REFUSAL_TABLE},
+        {spoil_nothing, HLG_REFUSAL_TRANSPORT}, /* a made-up address */
+    };
+    struct world *w = *state;
+    struct node *p = &w->nodes[1];
+    struct hlg_transport_caps caps;
+
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    struct hlg_fabric *fabric = hlg_loop_fabric(w->loop, 1);
+    fabric->query(fabric, &caps);
+    for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct hello_parts parts;
+        struct hlg_channel *channel = stranger(w, 1);
+        make_hello(&parts);
+        memcpy(parts.message.hello.provider, caps.provider, sizeof caps.provider);
+        cases[i].spoil(&parts);
+        say(channel, &parts.message);
+        struct hlg_refusal why = hear_bye(w, channel);
+        assert_int_equal(why.code, cases[i].code);
+        assert_int_equal(count_notices(p, HLG_NOTICE_PEER_REFUSED), i + 1);
+        assert_int_equal(last_notice(p, HLG_NOTICE_PEER_REFUSED)->refusal.code, cases[i].code);
+    }
+}
+
+static void a_peer_too_many_is_told(void **state)
+{
+    struct world *w = *state;
+    struct hlg_channel *ours = NULL;
+    struct hlg_channel *theirs = NULL;
+    uint32_t peer = 0;
+
+    node_open(w, 1, HLG_ROLE_PREFILL, 1);
+    struct hlg_channel *first = stranger(w, 1);
+    assert_int_equal(hlg_loop_channel_pair(w->loop, 3, 1, &ours, &theirs), 0);
+    assert_int_equal(hlg_pump_channel(w->nodes[1].pump, theirs, false, &peer), -HLG_ELIMIT);
+    struct hlg_refusal why = hear_bye(w, ours);
+    assert_int_equal(why.code, HLG_REFUSAL_FULL);
+    assert_int_equal(why.a, 1);
+    first->ops->close(first);
+}
+
+/* Two decoders that share the prefiller's only fence domain: the end of one is the end of both, and
+ * both can come back. */
+static void peers_of_one_domain_end_together_and_return(void **state)
+{
+    struct world *w = *state;
+    struct hlg_loop_config config;
+
+    hlg_loop_destroy(w->loop);
+    hlg_loop_config_default(&config);
+    config.nodes = NODES;
+    config.domains_max = 1;
+    config.message_bytes_max = MESSAGE_MAX;
+    assert_int_equal(hlg_loop_create(&config, &w->loop), 0);
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 2, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    join(w, 0, 1);
+    join(w, 2, 1);
+    struct node *p = &w->nodes[1];
+    run_until(w, p, HLG_NOTICE_PEER_UP, 2);
+    run_until(w, &w->nodes[0], HLG_NOTICE_PEER_UP, 1);
+    run_until(w, &w->nodes[2], HLG_NOTICE_PEER_UP, 1);
+
+    struct hlg_event end = {.kind = HLG_EVENT_DISCONNECT, .peer = {.peer = 0}};
+    engine_event(&w->nodes[0], &end);
+    run_until(w, p, HLG_NOTICE_PEER_DOWN, 2);
+    run_until(w, &w->nodes[2], HLG_NOTICE_PEER_DOWN, 1);
+    turn(w);
+    join(w, 0, 1);
+    join(w, 2, 1);
+    run_until(w, &w->nodes[0], HLG_NOTICE_PEER_UP, 2);
+    run_until(w, &w->nodes[2], HLG_NOTICE_PEER_UP, 2);
+    submit(&w->nodes[0], 0, 30, 5, 0);
+    submit(&w->nodes[2], 0, 30, 3, 0);
+    run_until(w, &w->nodes[0], HLG_NOTICE_READY, 1);
+    run_until(w, &w->nodes[2], HLG_NOTICE_READY, 1);
+}
+
+/* A prefiller dies with writes under way: the decoder hears of it, and its pages come back. */
+static void a_dead_prefiller_gives_the_pages_back(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    submit(d, 0, 200, 5, 0);
+    run_until(w, &w->nodes[1], HLG_NOTICE_REQUESTED, 1);
+    hlg_loop_kill(w->loop, 1);
+    hlg_pump_destroy(w->nodes[1].pump);
+    w->nodes[1].pump = NULL;
+    run_until(w, d, HLG_NOTICE_PEER_DOWN, 1);
+    run_until(w, d, HLG_NOTICE_FAILED, 1);
+    run_until(w, d, HLG_NOTICE_RETURNED, 1);
+    assert_int_equal(hlg_pump_open(d->pump), 0);
+}
+
+static void places_that_reach_too_far_are_refused(void **state)
+{
+    struct world *w = *state;
+    struct hlg_layout layout = make_layout();
+    struct hlg_place places[PLACES_MAX];
+    struct hlg_pump *pump = NULL;
+    struct hlg_limits limits;
+    uint64_t bytes = 0;
+    char error[256] = "";
+
+    make_limits(&limits);
+    int count = hlg_places_linear(&layout, 0, places, PLACES_MAX, &bytes);
+    uint8_t *memory = calloc(bytes, 1);
+    struct hlg_pump_region region = {.base = memory, .bytes = bytes - 1};
+    struct hlg_pump_config config = {
+        .role = HLG_ROLE_DECODE,
+        .decode = {.limits = limits, .layout = layout, .rails = 1, .node = 1, .incarnation = 1},
+        .fabric = hlg_loop_fabric(w->loop, 0),
+        .regions = &region,
+        .region_count = 1,
+        .places = places,
+        .place_count = (uint32_t)count,
+        .notice = take_notice};
+    assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), -HLG_EINVAL);
+    assert_true(strlen(error) > 0);
+    region.bytes = bytes;
+    config.place_count--;
+    assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), -HLG_EINVAL);
+    config.place_count++;
+    assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), 0);
+    hlg_pump_destroy(pump);
+    free(memory);
+}
+
+#define WORLD_TEST(test) cmocka_unit_test_setup_teardown(test, world_setup, world_teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WORLD_TEST(pages_and_context_arrive),
+        WORLD_TEST(a_full_channel_only_delays),
+        WORLD_TEST(malformed_frames_end_that_session_only),
+        WORLD_TEST(hellos_that_cannot_work_are_refused_on_both_sides),
+        WORLD_TEST(a_peer_too_many_is_told),
+        WORLD_TEST(peers_of_one_domain_end_together_and_return),
+        WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
+        WORLD_TEST(places_that_reach_too_far_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

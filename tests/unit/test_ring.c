@@ -1,0 +1,189 @@
+/*
+ * The ring, the bell and the latch, with several threads on either end. Run under the thread
+ * sanitizer too: the orderings that ring.h claims are what it would find missing.
+ */
+#include "../../src/messenger/ring.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <stdarg.h>
+
+#include <cmocka.h>
+
+#define PRODUCERS 3u
+#define CONSUMERS 3u
+#define ITEMS     20000u /* of each producer */
+#define CAPACITY  64u
+
+struct item {
+    uint32_t producer;
+    uint32_t number;
+    uint64_t check;
+};
+
+struct crowd {
+    struct ring ring;
+    struct latch done;
+    uint32_t producer; /* number of the next thread that starts, under lock */
+    pthread_mutex_t lock;
+    uint64_t popped;
+    uint8_t seen[PRODUCERS][ITEMS];
+};
+
+static void items_come_out_in_order_and_full_is_said(void **state)
+{
+    struct ring ring;
+    uint32_t value = 0;
+
+    (void)state;
+    assert_int_equal(ring_init(&ring, 5, sizeof value), 0);
+    assert_int_equal(ring_capacity(&ring), 8);
+    assert_false(ring_pop(&ring, &value));
+    for (uint32_t round = 0; round < 5; round++) {
+        for (uint32_t i = 0; i < 8; i++) {
+            value = round * 100 + i;
+            assert_true(ring_push(&ring, &value));
+        }
+        assert_false(ring_push(&ring, &value));
+        for (uint32_t i = 0; i < 8; i++) {
+            assert_true(ring_pop(&ring, &value));
+            assert_int_equal(value, round * 100 + i);
+        }
+        assert_true(ring_empty(&ring));
+        assert_false(ring_pop(&ring, &value));
+    }
+    assert_int_equal(ring_pushes(&ring), 40);
+    assert_int_equal(ring_pops(&ring), 40);
+    ring_fini(&ring);
+}
+
+static void *produce(void *context)
+{
+    struct crowd *c = context;
+
+    pthread_mutex_lock(&c->lock);
+    uint32_t producer = c->producer++;
+    pthread_mutex_unlock(&c->lock);
+    for (uint32_t i = 0; i < ITEMS; i++) {
+        struct item item = {.producer = producer, .number = i, .check = ~(uint64_t)i};
+        while (!ring_push(&c->ring, &item)) {
+            sched_yield();
+        }
+    }
+    return NULL;
+}
+
+static void *consume(void *context)
+{
+    struct crowd *c = context;
+    uint32_t last[PRODUCERS] = {0};
+    struct item item;
+
+    for (;;) {
+        bool over = latch_is_set(&c->done);
+        if (!ring_pop(&c->ring, &item)) {
+            if (over) {
+                return NULL;
+            }
+            sched_yield();
+            continue;
+        }
+        /* One consumer sees what one producer pushed in order. */
+        HLG_ASSERT(item.check == ~(uint64_t)item.number && item.number + 1 > last[item.producer]);
+        last[item.producer] = item.number + 1;
+        pthread_mutex_lock(&c->lock);
+        c->popped++;
+        c->seen[item.producer][item.number]++;
+        pthread_mutex_unlock(&c->lock);
+    }
+}
+
+static void many_threads_lose_and_repeat_nothing(void **state)
+{
+    static struct crowd c;
+    pthread_t producers[PRODUCERS];
+    pthread_t consumers[CONSUMERS];
+
+    (void)state;
+    assert_int_equal(ring_init(&c.ring, CAPACITY, sizeof(struct item)), 0);
+    latch_init(&c.done);
+    pthread_mutex_init(&c.lock, NULL);
+    for (uint32_t i = 0; i < CONSUMERS; i++) {
+        assert_int_equal(pthread_create(&consumers[i], NULL, consume, &c), 0);
+    }
+    for (uint32_t i = 0; i < PRODUCERS; i++) {
+        assert_int_equal(pthread_create(&producers[i], NULL, produce, &c), 0);
+    }
+    for (uint32_t i = 0; i < PRODUCERS; i++) {
+        pthread_join(producers[i], NULL);
+    }
+    latch_set(&c.done);
+    for (uint32_t i = 0; i < CONSUMERS; i++) {
+        pthread_join(consumers[i], NULL);
+    }
+    assert_int_equal(c.popped, PRODUCERS * ITEMS);
+    for (uint32_t i = 0; i < PRODUCERS * ITEMS; i++) {
+        assert_int_equal(c.seen[i / ITEMS][i % ITEMS], 1);
+    }
+    pthread_mutex_destroy(&c.lock);
+    ring_fini(&c.ring);
+}
+
+struct bell_pair {
+    struct ring ring;
+    struct bell bell;
+};
+
+static void *ring_the_bell(void *context)
+{
+    struct bell_pair *p = context;
+
+    for (uint32_t i = 0; i < ITEMS; i++) {
+        while (!ring_push(&p->ring, &i)) {
+            sched_yield();
+        }
+        bell_ring(&p->bell);
+    }
+    return NULL;
+}
+
+/* A sleeper that trusts the bell alone must never sleep through an item: poll would time out. */
+static void a_sleeper_misses_no_item(void **state)
+{
+    struct bell_pair p;
+    pthread_t thread;
+    uint32_t expected = 0;
+    uint32_t value = 0;
+
+    (void)state;
+    assert_int_equal(ring_init(&p.ring, CAPACITY, sizeof value), 0);
+    assert_int_equal(bell_init(&p.bell), 0);
+    assert_int_equal(pthread_create(&thread, NULL, ring_the_bell, &p), 0);
+    while (expected < ITEMS) {
+        if (ring_pop(&p.ring, &value)) {
+            assert_int_equal(value, expected++);
+            continue;
+        }
+        bell_arm(&p.bell);
+        if (ring_empty(&p.ring)) {
+            struct pollfd fd = {.fd = p.bell.fd, .events = POLLIN};
+            assert_int_equal(poll(&fd, 1, 20000), 1);
+        }
+    }
+    pthread_join(thread, NULL);
+    bell_fini(&p.bell);
+    ring_fini(&p.ring);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(items_come_out_in_order_and_full_is_said),
+        cmocka_unit_test(many_threads_lose_and_repeat_nothing),
+        cmocka_unit_test(a_sleeper_misses_no_item),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
