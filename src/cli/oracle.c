@@ -196,7 +196,7 @@ static _Noreturn void oracle_main(const struct node_config *config, const struct
     judge.config = config;
     judge.workload = workload;
     /* What is measured goes first. */
-    (void)setpriority(PRIO_PROCESS, 0, 19);
+    (void)setpriority(PRIO_PROCESS, 0, 5);
     if (!prepare(&judge)) {
         _exit(1);
     }

@@ -282,8 +282,8 @@ static void take_end(struct traffic *t, struct member *member)
     if (t->stopping && member->status == 0) {
         return;
     }
-    if (!started && (member->status == CLI_BAD_INPUT || member->status == CLI_INFEASIBLE)) {
-        t->infeasible = t->infeasible == 0 ? member->status : t->infeasible; /* it said why */
+    if (!started && member->status > 0 && member->status < 128) {
+        t->start_status = t->start_status == 0 ? member->status : t->start_status; /* it said why */
         return;
     }
     t->node_failed = true;
@@ -371,15 +371,15 @@ static bool all_up(struct traffic *t)
 static int wait_up(struct traffic *t)
 {
     const hlg_time due = time_now() + START_NS;
-    while (!all_up(t) && !t->interrupted && t->infeasible == 0 && !t->node_failed) {
+    while (!all_up(t) && !t->interrupted && t->start_status == 0 && !t->node_failed) {
         (void)turn(t);
         if (time_now() > due) {
             summary_say(t, "the nodes did not start within %d s", (int)(START_NS / HLG_NS_PER_S));
             return CLI_FAILED;
         }
     }
-    if (t->infeasible != 0) {
-        return t->infeasible;
+    if (t->start_status != 0) {
+        return t->start_status;
     }
     return t->interrupted ? CLI_INTERRUPTED : t->node_failed ? CLI_FAILED : CLI_DONE;
 }

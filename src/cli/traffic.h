@@ -70,7 +70,7 @@ struct traffic {
     bool oracle_busy;
     bool oracle_gone;
     bool node_failed; /* a node ended that should not have */
-    int infeasible;   /* exit status of a node that refused to start; 0: none */
+    int start_status; /* of a node that ended before it was up; 0: none */
     hlg_time begun;
     hlg_time ended;
     hlg_time progress_due;

@@ -64,10 +64,9 @@ struct engine {
     uint64_t arrivals;
     hlg_peer peer;
     bool peer_up;
-    bool refused;
+    int refused;  /* exit status for it; 0: not refused */
     bool planted; /* the planted fault is done */
     uint64_t steps;
-    char peer_text[HLG_REPORT_TEXT_BYTES];
 };
 
 /* ---- Requests ---- */
@@ -450,6 +449,18 @@ static void take_peer_down(struct engine *e, const struct hlg_report *report)
     }
 }
 
+static void take_peer_refused(struct engine *e, const struct hlg_report *report)
+{
+    if (report->refusal.code == HLG_REFUSAL_NONE) {
+        node_say(&e->node, "no connection: %s", report->text);
+        e->refused = CLI_FAILED;
+        return;
+    }
+    node_say(&e->node, "the connection to %s was refused: %s", e->node.options.address,
+             report->text);
+    e->refused = CLI_INFEASIBLE;
+}
+
 static void take_report(struct engine *e, const struct hlg_report *report)
 {
     switch (report->kind) {
@@ -459,9 +470,7 @@ static void take_report(struct engine *e, const struct hlg_report *report)
         node_announce(&e->node);
         break;
     case HLG_NOTICE_PEER_REFUSED:
-        node_say(&e->node, "the connection to %s was refused: %s", e->node.options.address,
-                 report->text);
-        e->refused = true;
+        take_peer_refused(e, report);
         break;
     case HLG_NOTICE_PEER_DOWN:
         take_peer_down(e, report);
@@ -518,8 +527,8 @@ static int run(struct engine *e)
         }
         take_frames(e);
         take_reports(e);
-        if (e->refused) {
-            return CLI_INFEASIBLE;
+        if (e->refused != 0) {
+            return e->refused;
         }
         ask_waiting(e);
         for (uint32_t pool = 0; pool < e->node.layout.pools; pool++) {

@@ -308,7 +308,7 @@ static void take_report(struct engine *e, const struct hlg_report *report)
         }
         break;
     case HLG_NOTICE_PEER_DOWN:
-        if (alone || !e->node.stop) {
+        if (alone) { /* else the starter says it, and knows why */
             node_say(&e->node, "a decode node is gone: %s", report->text);
         }
         break;
