@@ -24,6 +24,7 @@ struct plant_transport {
     struct plant_fabric *fabric;
     uint32_t lane;
     bool holding;
+    bool dropped; /* closed while holding: to be reported */
     hlg_time held_until;
     struct hlg_paged_write held; /* its last piece alone */
 };
@@ -118,6 +119,13 @@ static int poll_events(struct hlg_transport *t, struct hlg_transport_event *even
     if (p->holding && now(t) >= p->held_until) {
         p->holding = p->below->ops->write(p->below, &p->held) == 0;
     }
+    if (p->dropped && capacity > 0) {
+        p->dropped = false;
+        events[0] = (struct hlg_transport_event){
+            .kind = HLG_TRANSPORT_DONE_WRITE,
+            .done = {.op = p->held.op, .failed = 1, .status = -HLG_ECANCELED}};
+        return 1;
+    }
     const int count = p->below->ops->poll(p->below, events, capacity);
     for (int i = 0; i < count && p->fabric->node->role == HLG_ROLE_DECODE; i++) {
         if (events[i].kind == HLG_TRANSPORT_IMM && !p->fabric->done) {
@@ -140,6 +148,7 @@ static void wake(struct hlg_transport *t)
 
 static int close_endpoint(struct hlg_transport *t)
 {
+    self(t)->dropped = self(t)->holding;
     self(t)->holding = false;
     return self(t)->below->ops->close(self(t)->below);
 }
