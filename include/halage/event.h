@@ -35,7 +35,8 @@ enum hlg_event_kind {
     HLG_EVENT_REJECT,        /* the engine will not */
     HLG_EVENT_CHUNK,         /* a forward pass will compute these tokens; before the forward runs */
     HLG_EVENT_FORWARD_END,   /* a forward pass is over: implies all its layers and the context */
-    HLG_EVENT_FORWARD_ABORT, /* a forward pass is given up: its requests stop (preempted) */
+    HLG_EVENT_FORWARD_ABORT, /* a forward pass is given up: its requests stop (preempted). Before a
+                                newer one stamps a counter: a newer stamp says that it is complete */
     HLG_EVENT_DRAIN,         /* take no new requests */
     /* from the engine, decode */
     HLG_EVENT_SUBMIT,  /* ask for a request */

@@ -14,8 +14,11 @@
  *    DONE_WRITE and the target's IMM come in either order.
  * 4. `now` is the only clock above this line. One thread per transport, but for `wake`. Nothing is
  *    allocated after the last registration and peer_open.
- * 5. After `close` nothing lands through this endpoint, in either direction, and close is bounded in
- *    time. After peer_close no new write goes to that peer; those under way complete.
+ * 5. After `close` nothing lands in memory that this endpoint exposed, and it reads no more of ours;
+ *    close is bounded in time. What it wrote may still land at a target whose endpoint is open, also
+ *    when DONE_WRITE reported it failed: only the target's own close, or a DONE_WRITE without error
+ *    on a placed transport, says that it will not. After peer_close no new write goes to that peer;
+ *    those under way complete.
  * 6. What differs between backends is data in struct hlg_transport_caps.
  */
 #ifndef HALAGE_TRANSPORT_H
@@ -93,12 +96,13 @@ struct hlg_transport_event {
     union {
         struct {
             hlg_op_id op;
-            uint32_t done;
-            uint32_t failed;
-            int32_t status; /* negated enum hlg_error of the first failure */
+            uint32_t done;   /* pieces that completed without error */
+            uint32_t failed; /* others; done + failed adds up to what was taken */
+            int32_t status;  /* negated enum hlg_error of the first failure */
         } done;
         struct {
-            uint32_t imm; /* slot and generation are those of every one summed here */
+            uint32_t imm; /* slot and generation are those of every one summed here; fence marks are
+                             summed apart, and then the weight is HLG_IMM_WEIGHT_MARK */
             uint32_t pieces;
             uint32_t immediates;
         } imm;

@@ -75,7 +75,6 @@ struct prefill_request {
     uint64_t incarnation;
     uint32_t answer_peer; /* FENCED goes there: the peer, or its later session that cancelled */
     uint64_t answer_serial;
-    uint32_t forward; /* number, of the last chunk announced; 0: none */
     uint64_t number;
     uint32_t next_number; /* chain of the number's bucket, or free list */
     uint32_t slot;
@@ -111,6 +110,7 @@ struct hlg_prefill {
     struct layers layers;
     struct blocks blocks;
     struct prefill_request *requests;
+    uint32_t *parts; /* [requests_max][forwards_max] forward numbers that a request takes part in */
     uint32_t free_head;
     uint32_t open_count;
     uint32_t bucket_mask;

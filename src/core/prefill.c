@@ -43,6 +43,8 @@ static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_pre
     layers_init(&p->layers, c, limits->forwards_max, hlg_prefill_words(&config->layout));
     blocks_init(&p->blocks, c, limits->blocks_max);
     p->requests = carve_array(c, limits->requests_max, sizeof *p->requests);
+    p->parts =
+        carve_array(c, (size_t)limits->requests_max * limits->forwards_max, sizeof *p->parts);
     p->buckets = carve_array(c, buckets, sizeof *p->buckets);
     p->chunks = carve_array(c, limits->chunks_max, sizeof *p->chunks);
     p->ops = carve_array(c, limits->ops_max, sizeof *p->ops);
@@ -130,12 +132,13 @@ static void answer(struct hlg_prefill *p, const struct prefill_request *r, uint3
         p->sessions.peers[r->answer_peer].serial != r->answer_serial) {
         return; /* that session is over, and the decoder closes its own endpoints */
     }
-    sessions_send(&p->sessions, r->answer_peer,
-                  &(struct outgoing){.kind = kind,
-                                     .answer = {.number = r->number,
-                                                .incarnation = p->config.incarnation,
-                                                .pieces = pieces,
-                                                .reason = r->reason}});
+    sessions_send(
+        &p->sessions, r->answer_peer,
+        &(struct outgoing){.kind = kind,
+                           .answer = {.number = r->number,
+                                      .incarnation = p->config.incarnation,
+                                      .pieces = pieces,
+                                      .reason = kind == HLG_MESSAGE_FAILED ? r->reason : 0}});
 }
 
 /* The record's end. Nothing is outstanding. */
@@ -164,7 +167,7 @@ static void end(struct hlg_prefill *p, struct prefill_request *r)
 /* What follows when a request's posting or completions went on. */
 static void settle(struct hlg_prefill *p, struct prefill_request *r)
 {
-    if (r->state == PREFILL_CONTEXT && r->chunk_count == 0) {
+    if (r->state == PREFILL_CONTEXT && r->chunk_count == 0 && r->posted == r->expected) {
         r->state = PREFILL_DRAINING;
     }
     if (r->op_count > 0) {
@@ -295,6 +298,8 @@ static void open_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_
                                   .expected = m->pieces,
                                   .id_bytes = m->id_bytes};
     memcpy(r->id, m->id, m->id_bytes);
+    memset(&p->parts[index * p->config.limits.forwards_max], 0,
+           p->config.limits.forwards_max * sizeof *p->parts);
     if (keep_pages(p, r, m) != 0) {
         reject(p, peer, m->number, HLG_REASON_REJECTED, p->config.limits.heartbeat_ns);
         return;
@@ -513,6 +518,13 @@ static int on_reject(struct hlg_prefill *p, const struct hlg_event_reject *e)
     return 0;
 }
 
+/* Number of the forward in place `forward` of the table that a request takes part in, if any. A chunk
+ * that completes no page leaves nothing else behind, and must stop with its forward all the same. */
+static uint32_t *part_of(struct hlg_prefill *p, uint32_t request, uint32_t forward)
+{
+    return &p->parts[request * p->config.limits.forwards_max + forward];
+}
+
 static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
 {
     struct prefill_request *r = find(p, e->request);
@@ -535,24 +547,9 @@ static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
     if (forward < 0) {
         return (int)forward;
     }
-    r->forward = e->forward;
+    *part_of(p, index_of(p, r), (uint32_t)forward) = e->forward;
     add_chunk(p, r, (uint32_t)forward, e->token_begin + e->token_count);
     return 0;
-}
-
-/* Whether any of a request's tokens were announced for a forward that is not over. */
-static bool takes_part(const struct hlg_prefill *p, const struct prefill_request *r,
-                       uint32_t forward)
-{
-    if (r->state == PREFILL_FREE || r->forward == p->layers.forwards[forward].number) {
-        return r->state != PREFILL_FREE;
-    }
-    for (uint32_t c = r->chunks; c != HLG_NONE; c = p->chunks[c].next) {
-        if (p->chunks[c].forward == forward) {
-            return true;
-        }
-    }
-    return false;
 }
 
 static int on_forward_over(struct hlg_prefill *p, uint32_t number, bool aborted)
@@ -563,7 +560,7 @@ static int on_forward_over(struct hlg_prefill *p, uint32_t number, bool aborted)
         return -HLG_ESTATE;
     }
     for (uint32_t i = 0; aborted && i < p->config.limits.requests_max; i++) {
-        if (takes_part(p, &p->requests[i], forward)) {
+        if (p->requests[i].state != PREFILL_FREE && *part_of(p, i, forward) == number) {
             stop(p, &p->requests[i], HLG_REASON_PREEMPTED, true);
         }
     }
@@ -801,7 +798,7 @@ static uint32_t check_request(const struct hlg_prefill *p, uint32_t index)
     HLG_ASSERT(r->posted <= r->expected && r->done <= r->posted);
     HLG_ASSERT(r->announced < r->tokens); /* the last token is never prefilled (I6) */
     HLG_ASSERT(r->state != PREFILL_ASKED || (chunks == 0 && r->posted == 0));
-    HLG_ASSERT(r->state != PREFILL_CONTEXT || chunks > 0);
+    HLG_ASSERT(r->state != PREFILL_CONTEXT || chunks > 0 || r->posted < r->expected);
     HLG_ASSERT(r->state != PREFILL_DRAINING || (chunks == 0 && r->op_count > 0));
     HLG_ASSERT(r->state != PREFILL_STOPPING || (chunks == 0 && r->op_count > 0));
     for (uint32_t g = 0; g < p->config.layout.group_count; g++) {

@@ -1,7 +1,7 @@
 /*
- * What the files of the pump share. pump.c turns the crank; pump_machine.c is the one place that
- * knows which of the two machines runs; pump_domain.c owns endpoints, pump_session.c channels and
- * greetings, pump_table.c the addresses behind pages.
+ * What the files of the pump share. pump.c turns the crank; pump_life.c takes and gives memory;
+ * pump_machine.c is the one place that knows which of the two machines runs; pump_domain.c owns
+ * endpoints, pump_session.c channels and greetings, pump_table.c the addresses behind pages.
  */
 #ifndef HALAGE_DRIVER_PUMP_INTERNAL_H
 #define HALAGE_DRIVER_PUMP_INTERNAL_H

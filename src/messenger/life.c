@@ -28,7 +28,8 @@ void messenger_log(const struct hlg_messenger *m, enum hlg_log_level level, cons
         return;
     }
     va_start(arguments, format);
-    (void)vsnprintf(line, sizeof line, format, arguments); /* cut where it does not fit */
+    /* Cut where it does not fit. clang-tidy 14 does not see va_start. */
+    (void)vsnprintf(line, sizeof line, format, arguments); /* NOLINT(clang-analyzer-valist.*) */
     va_end(arguments);
     m->config.log(m->config.log_context, level, line);
 }
@@ -245,133 +246,21 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
     return 0;
 }
 
-/* ---- Memory ---- */
+/* ---- Start ---- */
 
-static int fail(struct hlg_messenger *m, int code, const char *sentence)
+int messenger_fail(struct hlg_messenger *m, int code, const char *sentence)
 {
     (void)snprintf(m->error, sizeof m->error, "%s", sentence);
     return code;
 }
 
-static int before_start(struct hlg_messenger *m)
+int messenger_before_start(struct hlg_messenger *m)
 {
     if (*m->alive == 0) {
         return -HLG_EFORK;
     }
-    return m->started ? fail(m, -HLG_ESTATE, "the messenger is started already") : 0;
+    return m->started ? messenger_fail(m, -HLG_ESTATE, "the messenger is started already") : 0;
 }
-
-int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base, uint64_t bytes)
-{
-    int error = before_start(m);
-
-    if (error != 0) {
-        return error;
-    }
-    if (lane >= hlg_layout_lanes(&m->config.layout) || base == NULL || bytes == 0) {
-        return fail(m, -HLG_EINVAL, "a region has no bytes or an unknown lane");
-    }
-    struct hlg_pump_region *regions = realloc(m->regions, (m->region_count + 1) * sizeof *regions);
-    if (regions == NULL) {
-        return fail(m, -HLG_ENOMEM, "out of memory");
-    }
-    m->regions = regions;
-    /* Behind the last of its lane, so that they stay in order of lane. */
-    uint32_t at = m->region_count;
-    while (at > 0 && regions[at - 1].lane > lane) {
-        regions[at] = regions[at - 1];
-        at--;
-    }
-    regions[at] = (struct hlg_pump_region){.lane = lane, .base = base, .bytes = bytes};
-    m->region_count++;
-    uint32_t number = 0;
-    while (number < at && regions[at - number - 1].lane == lane) {
-        number++;
-    }
-    return (int)number;
-}
-
-int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd, uint64_t bytes)
-{
-    struct hlg_memory *memory = NULL;
-    int error = before_start(m);
-
-    if (error != 0) {
-        return error;
-    }
-    struct hlg_memory **imports = realloc(m->imports, (m->import_count + 1) * sizeof *imports);
-    if (imports == NULL) {
-        return fail(m, -HLG_ENOMEM, "out of memory");
-    }
-    m->imports = imports;
-    error = hlg_memory_import(fd, bytes, &memory);
-    if (error != 0) {
-        return fail(m, error, "the descriptor is no exported memory of that size");
-    }
-    int number = hlg_messenger_region_add(m, lane, hlg_memory_base(memory), bytes);
-    if (number < 0) {
-        hlg_memory_release(memory);
-        return number;
-    }
-    m->imports[m->import_count++] = memory;
-    return number;
-}
-
-static int add_places(struct hlg_messenger *m, const struct hlg_place *places, uint32_t count)
-{
-    struct hlg_place *all = realloc(m->places, (m->place_count + count) * sizeof *all);
-
-    if (all == NULL) {
-        return fail(m, -HLG_ENOMEM, "out of memory");
-    }
-    m->places = all;
-    memcpy(all + m->place_count, places, count * sizeof *all);
-    m->place_count += count;
-    return 0;
-}
-
-int hlg_messenger_place_add(struct hlg_messenger *m, const struct hlg_place *place)
-{
-    int error = before_start(m);
-
-    return error != 0 ? error : add_places(m, place, 1);
-}
-
-int hlg_messenger_places_linear(struct hlg_messenger *m)
-{
-    const struct hlg_layout *layout = &m->config.layout;
-    int error = before_start(m);
-
-    for (uint32_t lane = 0; error == 0 && lane < hlg_layout_lanes(layout); lane++) {
-        int count = hlg_places_linear(layout, lane, NULL, 0, NULL);
-        HLG_ASSERT(count >= 0);
-        struct hlg_place *places = calloc((size_t)count + 1, sizeof *places);
-        if (places == NULL) {
-            return fail(m, -HLG_ENOMEM, "out of memory");
-        }
-        (void)hlg_places_linear(layout, lane, places, (uint32_t)count, NULL);
-        error = count > 0 ? add_places(m, places, (uint32_t)count) : 0;
-        free(places);
-    }
-    return error;
-}
-
-int hlg_messenger_counter_watch(struct hlg_messenger *m, uint32_t word,
-                                const _Atomic uint32_t *counter)
-{
-    int error = before_start(m);
-
-    if (error != 0) {
-        return error;
-    }
-    if (word >= m->word_count) {
-        return fail(m, -HLG_EINVAL, "a counter word has an unknown number");
-    }
-    m->words[word].counter = counter;
-    return 0;
-}
-
-/* ---- Start ---- */
 
 static int make_pump(struct hlg_messenger *m)
 {
@@ -388,7 +277,7 @@ static int make_pump(struct hlg_messenger *m)
                                    .context = m};
 
     if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
-        return fail(m, -HLG_EIO, "the system gives no random number");
+        return messenger_fail(m, -HLG_EIO, "the system gives no random number");
     }
     uint64_t node = config->node != 0 ? config->node : drawn[0] | 1;
     if (config->role == HLG_ROLE_PREFILL) {
@@ -420,42 +309,40 @@ static int pin(struct hlg_messenger *m)
     if (m->config.cpu < CPU_SETSIZE) {
         CPU_SET((size_t)m->config.cpu, &cpus);
     }
-    return pthread_setaffinity_np(m->core_thread, sizeof cpus, &cpus) == 0
+    return pthread_setaffinity_np(m->threads[0], sizeof cpus, &cpus) == 0
                ? 0
-               : fail(m, -HLG_EINVAL, "the core thread cannot be pinned to config.cpu");
+               : messenger_fail(m, -HLG_EINVAL, "the core thread cannot be pinned to config.cpu");
 }
 
 /* Signals are the engine's: our threads take none. */
 static int start_threads(struct hlg_messenger *m)
 {
+    /* The layer poller comes last: without counter words there is none. */
+    static void *(*const mains[THREADS_MAX])(void *) = {progress_main, dial_main, layer_poll_main};
     sigset_t all;
     sigset_t before;
 
     (void)sigfillset(&all);
     (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    int error = pthread_create(&m->core_thread, NULL, progress_main, m);
-    m->threads += error == 0;
-    if (error == 0) {
-        error = pthread_create(&m->dial_thread, NULL, dial_main, m);
-        m->threads += error == 0;
-    }
-    if (error == 0 && m->word_count > 0) {
-        error = pthread_create(&m->layer_thread, NULL, layer_poll_main, m);
-        m->threads += error == 0;
+    int error = 0;
+    for (uint32_t i = 0; error == 0 && i < (m->word_count > 0 ? THREADS_MAX : THREADS_MAX - 1);
+         i++) {
+        error = pthread_create(&m->threads[i], NULL, mains[i], m);
+        m->thread_count += error == 0;
     }
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return error == 0 ? pin(m) : fail(m, -HLG_ENOMEM, "a thread could not be started");
+    return error == 0 ? pin(m) : messenger_fail(m, -HLG_ENOMEM, "a thread could not be started");
 }
 
 int hlg_messenger_start(struct hlg_messenger *m)
 {
-    int error = before_start(m);
+    int error = messenger_before_start(m);
 
     if (error != 0) {
         return error;
     }
     if (m->pump != NULL) {
-        return fail(m, -HLG_ESTATE, "an earlier start failed");
+        return messenger_fail(m, -HLG_ESTATE, "an earlier start failed");
     }
     error = make_pump(m);
     if (error != 0) {
@@ -479,16 +366,14 @@ int hlg_messenger_start(struct hlg_messenger *m)
 
 static void stop_threads(struct hlg_messenger *m)
 {
-    pthread_t threads[] = {m->core_thread, m->dial_thread, m->layer_thread};
-
     latch_set(&m->stop);
-    if (m->threads > 0) {
+    if (m->thread_count > 0) {
         bell_ring(&m->core_bell);
         bell_ring(&m->dial_bell);
         bell_ring(&m->layer_bell);
     }
-    for (uint32_t i = 0; i < m->threads; i++) {
-        int error = pthread_join(threads[i], NULL);
+    for (uint32_t i = 0; i < m->thread_count; i++) {
+        int error = pthread_join(m->threads[i], NULL);
         HLG_ASSERT(error == 0);
     }
 }
@@ -526,7 +411,7 @@ void hlg_messenger_destroy(struct hlg_messenger *m)
     }
     give_rings(m);
     for (uint32_t i = 0; i < m->import_count; i++) {
-        hlg_memory_release(m->imports[i]);
+        hlg_memory_release(m->imports[i].memory);
     }
     if (m->buffers != NULL) {
         (void)munmap(m->buffers, m->buffer_bytes * m->entry_count);

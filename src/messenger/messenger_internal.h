@@ -2,7 +2,8 @@
  * What the files of the messenger share.
  *
  *   messenger.c   calls of the engine's threads, and the tickets that they and the core thread share
- *   life.c        create, memory, start, destroy
+ *   life.c        create, start, destroy
+ *   regions.c     what is said of memory before start
  *   progress.c    the core thread: the only one that touches the pump, and so the core
  *   command.c     on the core thread: commands become events
  *   notice.c      on the core thread: notices become reports
@@ -24,6 +25,7 @@
 #define DIALS_MAX         64u  /* that may wait */
 #define LAYERS_MAX        256u /* counter values that may wait; more stay in their words */
 #define ERROR_BYTES       256u
+#define THREADS_MAX       3u
 
 /* A command as it goes to the core thread. What is long waits in the ticket's entry. */
 struct command {
@@ -93,12 +95,18 @@ struct binding {
     uint32_t entry; /* HLG_NONE */
 };
 
+/* Memory of another process, mapped here. */
+struct import {
+    struct hlg_memory *memory;
+};
+
 struct counter_word {
     const _Atomic uint32_t *counter;
     uint32_t last;
 };
 
-struct hlg_messenger {
+/* In order of who uses what, which padding is a small price for. */
+struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     struct hlg_messenger_config config;
     const uint32_t *alive; /* a page that a forked child finds zeroed */
     bool started;
@@ -106,7 +114,7 @@ struct hlg_messenger {
 
     /* memory */
     struct hlg_pump_region *regions; /* in order of lane */
-    struct hlg_memory **imports;     /* [import_count] */
+    struct import *imports;          /* [import_count] */
     struct hlg_place *places;
     uint32_t region_count;
     uint32_t import_count;
@@ -137,10 +145,8 @@ struct hlg_messenger {
     pthread_mutex_t stats_lock;
     struct hlg_messenger_stats stats_shown; /* under stats_lock */
 
-    pthread_t core_thread;
-    pthread_t dial_thread;
-    pthread_t layer_thread;
-    uint32_t threads; /* started, in this order */
+    pthread_t threads[THREADS_MAX]; /* [thread_count] core, dialling, layer poller */
+    uint32_t thread_count;
 
     /* layer poller's */
     struct counter_word *words; /* [word_count] */
@@ -187,6 +193,10 @@ static inline uint32_t entry_index(const struct hlg_messenger *m, const struct e
 /* life.c */
 __attribute__((format(printf, 3, 4))) void
 messenger_log(const struct hlg_messenger *m, enum hlg_log_level level, const char *format, ...);
+
+/* Keeps the sentence for hlg_messenger_error(); returns the code. */
+int messenger_fail(struct hlg_messenger *m, int code, const char *sentence);
+int messenger_before_start(struct hlg_messenger *m);
 
 /* progress.c */
 void *progress_main(void *messenger);

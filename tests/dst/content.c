@@ -61,8 +61,8 @@ static uint64_t fill_token(const struct hlg_group *group, const struct job *job,
     uint32_t slot = token % group->page_tokens;
 
     for (uint32_t h = 0; h < heads; h++) {
-        uint32_t at = group->arrangement == HLG_HND ? h * group->page_tokens + slot
-                                                    : slot * heads + h;
+        uint32_t at =
+            group->arrangement == HLG_HND ? h * group->page_tokens + slot : slot * heads + h;
         for (uint32_t b = 0; b < group->head_bytes; b++) {
             uint8_t want =
                 content_byte(job->uid, name[0], name[1], name[2], head_begin + h, token, b);
@@ -93,8 +93,8 @@ uint64_t content_fill(struct node *n, const struct job *job, uint32_t g, uint32_
             if (position < job->first[g] || position >= job->first[g] + job->count[g]) {
                 continue;
             }
-            uint8_t *page = node_page(n, lane, g, layer, plane,
-                                      job->pages[g][position - job->first[g]]);
+            uint8_t *page =
+                node_page(n, lane, g, layer, plane, job->pages[g][position - job->first[g]]);
             wrong += fill_token(group, job, page, name, head_begin, heads, token, check);
         }
     }

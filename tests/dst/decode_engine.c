@@ -1,6 +1,7 @@
 /* A decode engine in small: submits, cancels, checks every byte at READY, reuses pages at once. */
 #include "world.h"
 
+#include <stdio.h>
 #include <string.h>
 
 static struct job *find(struct node *n, hlg_handle handle)
@@ -20,6 +21,21 @@ static void give_pages(struct node *n, struct job *job)
     }
 }
 
+/* One part of a request; where it is wrong is the first thing to know. */
+static uint64_t check_part(struct node *n, const struct job *job, uint32_t group, uint32_t layer,
+                           uint32_t rank, uint32_t limit)
+{
+    uint64_t wrong = content_fill(n, job, group, layer, rank, 0, limit, true);
+
+    if (wrong > 0) {
+        printf("node %u request %llu: %llu wrong bytes in rank %u group %u layer %u; tokens %u, "
+               "asked %u pages from %u\n",
+               n->index, (unsigned long long)job->uid, (unsigned long long)wrong, rank, group,
+               layer, job->tokens, job->count[group], job->first[group]);
+    }
+    return wrong;
+}
+
 /* Every planned slot that was asked for, on every rank, at every layer; and the context. */
 static void check_bytes(struct node *n, const struct job *job)
 {
@@ -31,14 +47,14 @@ static void check_bytes(struct node *n, const struct job *job)
         for (uint32_t g = 0; g < layout->group_count; g++) {
             if (layout->groups[g].kind == HLG_GROUP_CONTEXT) {
                 if (stage + 1 == layout->stages && job->tokens > 1) {
-                    wrong += content_fill(n, job, g, layout->layers, rank, 0, 1, true);
+                    wrong += check_part(n, job, g, layout->layers, rank, 1);
                 }
                 continue;
             }
             for (uint32_t layer = hlg_layout_layer_begin(layout, stage);
                  layer < layout->stage_limit[stage]; layer++) {
                 if (hlg_group_has_layer(&layout->groups[g], layer)) {
-                    wrong += content_fill(n, job, g, layer, rank, 0, job->tokens - 1, true);
+                    wrong += check_part(n, job, g, layer, rank, job->tokens - 1);
                 }
             }
         }
@@ -126,8 +142,9 @@ static bool draw_job(struct node *n, struct job *job)
     struct world *w = n->world;
 
     *job = (struct job){.used = true, .uid = ++w->uid, .pool = rng_below(&w->rng, n->layout.pools)};
-    job->tokens = chance(w, 100000) ? 1 + rng_below(&w->rng, 2)
-                                    : 1 + rng_below(&w->rng, TOKENS_MAX);
+    job->tokens =
+        chance(w, 100000) ? 1 + rng_below(&w->rng, 2) : 1 + rng_below(&w->rng, TOKENS_MAX);
+    job->give_up_at = give_up_time(w, 150000);
     memcpy(job->prompt, &job->uid, 8);
     for (uint32_t g = 0; g < n->layout.group_count; g++) {
         uint32_t pages = hlg_layout_pages(&n->layout, g, job->tokens - 1);
@@ -163,19 +180,18 @@ static void submit(struct node *n)
         return;
     }
     job->peer = other;
-    struct hlg_event event = {.kind = HLG_EVENT_SUBMIT,
-                              .submit = {.source_count = 1,
-                                         .peers = {n->peer_of[other]},
-                                         .pool = job->pool,
-                                         .tokens = job->tokens,
-                                         .random = rng_u32(&w->rng),
-                                         .ttl_ns = chance(w, w->calm ? 0 : 50000)
-                                                       ? soon(w, 500000)
-                                                       : 10 * HLG_NS_PER_S,
-                                         .id_bytes = 8,
-                                         .id = job->prompt,
-                                         .prompt_bytes = 8,
-                                         .prompt = job->prompt}};
+    struct hlg_event event = {
+        .kind = HLG_EVENT_SUBMIT,
+        .submit = {.source_count = 1,
+                   .peers = {n->peer_of[other]},
+                   .pool = job->pool,
+                   .tokens = job->tokens,
+                   .random = rng_u32(&w->rng),
+                   .ttl_ns = chance(w, w->calm ? 0 : 50000) ? soon(w, 500000) : 10 * HLG_NS_PER_S,
+                   .id_bytes = 8,
+                   .id = job->prompt,
+                   .prompt_bytes = 8,
+                   .prompt = job->prompt}};
     for (uint32_t g = 0; g < n->layout.group_count; g++) {
         event.submit.groups[g] = (struct hlg_page_list){
             .count = job->count[g], .first = job->first[g], .pages = job->pages[g]};
@@ -212,7 +228,7 @@ void decode_act(struct node *n, hlg_time now)
             }
             give_pages(n, job);
             memset(job, 0, sizeof *job);
-        } else if (!job->ready && !job->failed && !w->calm && chance(w, 2000)) {
+        } else if (!job->ready && !job->failed && job->give_up_at <= now) {
             struct hlg_event event = {.kind = HLG_EVENT_CANCEL, .request = job->handle};
             if (hlg_pump_event(n->pump, &event) != 0) {
                 world_break(w, "CANCEL of an open request was refused", job->uid, 0);
@@ -232,6 +248,8 @@ hlg_time decode_next(const struct node *n)
     for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
         if (n->jobs[i].used && n->jobs[i].ready) {
             next = hlg_min_time(next, n->jobs[i].release_at);
+        } else if (n->jobs[i].used && !n->jobs[i].failed) {
+            next = hlg_min_time(next, n->jobs[i].give_up_at);
         }
     }
     return next;

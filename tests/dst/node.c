@@ -23,6 +23,14 @@ hlg_time soon(struct world *w, hlg_time most)
     return 1 + (hlg_time)rng_u32(&w->rng) % most;
 }
 
+hlg_time give_up_time(struct world *w, uint32_t ppm)
+{
+    if (w->calm || !chance(w, ppm)) {
+        return HLG_TIME_NEVER;
+    }
+    return hlg_loop_now(w->loop) + soon(w, 600000);
+}
+
 bool node_take(struct node *n, uint32_t pool, uint32_t group, uint32_t count, uint32_t *pages)
 {
     if (n->free_count[pool][group] < count) {
@@ -48,8 +56,7 @@ static void scrub(struct node *n, uint32_t pool, uint32_t group, uint32_t page)
     }
 }
 
-void node_give(struct node *n, uint32_t pool, uint32_t group, const uint32_t *pages,
-               uint32_t count)
+void node_give(struct node *n, uint32_t pool, uint32_t group, const uint32_t *pages, uint32_t count)
 {
     for (uint32_t i = count; i > 0; i--) {
         uint32_t page = pages[i - 1];

@@ -37,6 +37,7 @@ static void on_requested(struct node *n, const struct hlg_notice *notice)
                         .tokens = notice->message->tokens,
                         .rejected = chance(n->world, n->world->calm ? 0 : 30000)};
     memcpy(&job->uid, notice->message->prompt, 8);
+    job->give_up_at = give_up_time(n->world, 30000);
 }
 
 void prefill_notice(struct node *n, const struct hlg_notice *notice)
@@ -48,8 +49,8 @@ void prefill_notice(struct node *n, const struct hlg_notice *notice)
         return;
     }
     if (job == NULL) {
-        world_break(n->world, "a notice of a request that the engine does not know",
-                    notice->kind, notice->request);
+        world_break(n->world, "a notice of a request that the engine does not know", notice->kind,
+                    notice->request);
         return;
     }
     if (notice->kind == HLG_NOTICE_STOPPING) {
@@ -78,13 +79,11 @@ static void compute(struct node *n, const struct job *job, uint32_t word, uint32
 
     for (uint32_t rank = 0; rank < hlg_layout_ranks(layout); rank++) {
         uint32_t stage = rank / layout->tp;
-        uint32_t own = layout->all_reduce != 0
-                           ? job->pool * layout->stages + stage
-                           : job->pool * hlg_layout_ranks(layout) + rank;
-        bool holds = layer == layout->layers
-                         ? stage == layout->stages - 1
-                         : layer >= hlg_layout_layer_begin(layout, stage) &&
-                               layer < layout->stage_limit[stage];
+        uint32_t own = layout->all_reduce != 0 ? job->pool * layout->stages + stage
+                                               : job->pool * hlg_layout_ranks(layout) + rank;
+        bool holds = layer == layout->layers ? stage == layout->stages - 1
+                                             : layer >= hlg_layout_layer_begin(layout, stage) &&
+                                                   layer < layout->stage_limit[stage];
         if (own != word || !holds) {
             continue;
         }
@@ -186,8 +185,8 @@ static void announce(struct node *n, struct forward_run *f, hlg_time now)
             world_break(w, "a sound CHUNK was refused", (uint64_t)(-error), handle);
             return;
         }
-        f->work[f->work_count++] = (struct piece_of_work){
-            .job = i, .handle = handle, .begin = begin, .count = count};
+        f->work[f->work_count++] =
+            (struct piece_of_work){.job = i, .handle = handle, .begin = begin, .count = count};
         /* the notice SENT may have come at once, when nothing was asked of it */
         if (job->used && job->handle == handle) {
             job->announced = begin + count;
@@ -216,8 +215,8 @@ static void tick(struct node *n, uint32_t word, uint32_t value)
 static uint32_t word_layers(const struct node *n, uint32_t word, uint32_t *begin)
 {
     uint32_t ranks = hlg_layout_ranks(&n->layout);
-    uint32_t stage = n->layout.all_reduce != 0 ? word % n->layout.stages
-                                               : word % ranks / n->layout.tp;
+    uint32_t stage =
+        n->layout.all_reduce != 0 ? word % n->layout.stages : word % ranks / n->layout.tp;
 
     *begin = hlg_layout_layer_begin(&n->layout, stage);
     return n->layout.stage_limit[stage] - *begin + (stage + 1 == n->layout.stages ? 1 : 0);
@@ -287,10 +286,26 @@ static void end_forward(struct node *n, struct forward_run *f)
     }
 }
 
-/* Forwards run one after the other; the next may be announced before the last is over. */
+/* Forwards run one after the other; the next may be announced before the last is over. One that is
+ * given up is told before the next one stamps a counter, as the contract asks. */
+static struct forward_run *running(const struct node *n)
+{
+    const struct forward_run *first = NULL;
+
+    for (uint32_t i = 0; i < FORWARDS_MAX; i++) {
+        const struct forward_run *f = &n->forwards[i];
+        if (f->number != 0 && f->over && f->abort) {
+            return NULL;
+        }
+        if (f->number != 0 && !f->over && (first == NULL || f->number < first->number)) {
+            first = f;
+        }
+    }
+    return (struct forward_run *)(uintptr_t)first;
+}
+
 void prefill_act(struct node *n, hlg_time now)
 {
-    struct forward_run *running = NULL;
     struct forward_run *unused = NULL;
 
     for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
@@ -301,8 +316,7 @@ void prefill_act(struct node *n, hlg_time now)
             } else {
                 admit(n, job);
             }
-        } else if (job->used && job->admitted && !job->stopping && !n->world->calm &&
-                   chance(n->world, 300)) {
+        } else if (job->used && job->admitted && !job->stopping && job->give_up_at <= now) {
             struct hlg_event event = {.kind = HLG_EVENT_CANCEL, .request = job->handle};
             hlg_pump_event(n->pump, &event);
         }
@@ -319,12 +333,11 @@ void prefill_act(struct node *n, hlg_time now)
         } else if (f->over && f->end_at <= now) {
             end_forward(n, f);
             unused = f;
-        } else if (!f->over && (running == NULL || (int32_t)(f->number - running->number) < 0)) {
-            running = f;
         }
     }
-    if (running != NULL && running->next_at <= now) {
-        run_forward(n, running, now);
+    struct forward_run *run = running(n);
+    if (run != NULL && run->next_at <= now) {
+        run_forward(n, run, now);
     }
     if (unused != NULL && n->forward_at <= now) {
         n->forward_at = now + soon(n->world, 100000);
@@ -334,12 +347,16 @@ void prefill_act(struct node *n, hlg_time now)
 
 hlg_time prefill_next(const struct node *n)
 {
-    hlg_time next = n->forward_at;
+    hlg_time next = HLG_TIME_NEVER;
 
     for (uint32_t i = 0; i < FORWARDS_MAX; i++) {
         const struct forward_run *f = &n->forwards[i];
-        if (f->number != 0) {
-            next = hlg_min_time(next, f->over ? f->end_at : f->next_at);
+        if (f->number == 0) {
+            next = hlg_min_time(next, n->forward_at);
+        } else if (f->over) {
+            next = hlg_min_time(next, f->end_at);
+        } else if (f == running(n)) {
+            next = hlg_min_time(next, f->next_at);
         }
     }
     return next;

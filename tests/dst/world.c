@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define CALM_NS (20 * HLG_NS_PER_S) /* virtual; everything must come to rest within it */
-#define STEPS_MAX 4000000u
+#define CALM_NS   (20 * HLG_NS_PER_S) /* virtual; everything must come to rest within it */
+#define STEPS_MAX 1000000u
 
 /* ---- drawing ------------------------------------------------------------------------------ */
 
@@ -79,8 +79,8 @@ static void draw_layouts(struct world *w, struct hlg_layout *source, struct hlg_
     *target = *source;
     source->tp = draw_tp(w, heads);
     target->tp = draw_tp(w, heads);
-    draw_stages(w, source, 1 + (source->tp <= 4 && chance(w, 300000)));
-    draw_stages(w, target, 1 + (target->tp <= 4 && chance(w, 200000)));
+    draw_stages(w, source, 1u + (source->tp <= 4 && chance(w, 300000) ? 1u : 0u));
+    draw_stages(w, target, 1u + (target->tp <= 4 && chance(w, 200000) ? 1u : 0u));
     source->pools = source->tp * source->stages <= 4 ? 1 + rng_below(&w->rng, 2) : 1;
     target->pools = target->tp * target->stages <= 4 ? 1 + rng_below(&w->rng, 3) : 1;
     source->rank_limit = source->tp * source->stages;
@@ -96,11 +96,11 @@ static void draw_faults(struct world *w, struct hlg_loop_faults *f)
         .duplicate_ppm = chance(w, 500000) ? 50000 : 0,
         .refuse_ppm = chance(w, 500000) ? 30000 : 0,
         .partial_ppm = chance(w, 500000) ? 200000 : 0,
-        .fail_before_ppm = chance(w, 250000) ? 200 : 0,
-        .fail_after_ppm = chance(w, 250000) ? 200 : 0,
-        .drop_ppm = chance(w, 250000) ? 100 : 0,
-        .kill_ppm = chance(w, 250000) ? 100 : 0,
-        .break_ppm = chance(w, 250000) ? 1000 : 0,
+        .fail_before_ppm = chance(w, 250000) ? 1500 : 0,
+        .fail_after_ppm = chance(w, 250000) ? 1500 : 0,
+        .drop_ppm = chance(w, 250000) ? 1000 : 0,
+        .kill_ppm = chance(w, 250000) ? 3000 : 0,
+        .break_ppm = chance(w, 250000) ? 10000 : 0,
         .delay_ns_max = 2 * HLG_NS_PER_MS,
         .refuse_ns_max = HLG_NS_PER_MS,
         .kill_ns_max = HLG_NS_PER_MS,
@@ -186,11 +186,10 @@ static void check_target(struct world *w, const struct hlg_loop_landing *landing
     hlg_handle owner = 0;
 
     if (!node_find_page(n, landing->target_lane, landing->target_offset, &pool, &group, &page) ||
-        !node_find_page(n, landing->target_lane, landing->target_offset + landing->bytes - 1,
-                        &pool, &group, &last) ||
+        !node_find_page(n, landing->target_lane, landing->target_offset + landing->bytes - 1, &pool,
+                        &group, &last) ||
         page != last) {
-        world_break(w, "bytes landed outside of any page", landing->target_offset,
-                    landing->bytes);
+        world_break(w, "bytes landed outside of any page", landing->target_offset, landing->bytes);
         return;
     }
     if (n->is_free[pool][group][page]) {
@@ -294,9 +293,10 @@ static void act(struct world *w, hlg_time now)
             prefill_act(n, now);
         }
         while (w->broken == NULL && hlg_pump_step(n->pump) > 0) {
+        }
+        if (w->check) {
             hlg_pump_check(n->pump);
         }
-        hlg_pump_check(n->pump);
     }
 }
 
@@ -313,7 +313,7 @@ static hlg_time next_time(const struct world *w)
         next = hlg_min_time(next, hlg_pump_deadline(n->pump));
         next = hlg_min_time(next, n->decode ? decode_next(n) : prefill_next(n));
         for (uint32_t other = 0; n->decode && other < w->prefillers; other++) {
-            if (n->peer_of[other] == HLG_NONE) {
+            if (n->peer_of[other] == HLG_NONE && w->nodes[other].alive) {
                 next = hlg_min_time(next, n->dial_at[other]);
             }
         }
@@ -353,6 +353,29 @@ static void check_rest(struct world *w)
     }
 }
 
+/* What is open, and when each node wants to go on: the first thing to read of a storm that hangs. */
+static void print_open(const struct world *w, hlg_time now)
+{
+    for (uint32_t i = 0; i < w->node_count; i++) {
+        const struct node *n = &w->nodes[i];
+        uint32_t jobs = 0;
+        for (uint32_t k = 0; k < REQUESTS_MAX; k++) {
+            jobs += n->jobs[k].used;
+        }
+        printf("node %u: alive %d jobs %u", i, n->alive, jobs);
+        if (n->alive) {
+            printf(" open %u, wants time in %lld ns (engine %lld)", hlg_pump_open(n->pump),
+                   (long long)(hlg_pump_deadline(n->pump) - now),
+                   (long long)((n->decode ? decode_next(n) : prefill_next(n)) - now));
+        }
+        for (uint32_t k = 0; n->decode && k < w->prefillers; k++) {
+            printf(", peer %u %d up %d dials in %lld", k, (int)n->peer_of[k], n->peer_up[k],
+                   (long long)(n->dial_at[k] - now));
+        }
+        printf("\n");
+    }
+}
+
 static void run(struct world *w)
 {
     static const struct hlg_loop_faults none = {0};
@@ -373,6 +396,7 @@ static void run(struct world *w)
         }
         if (step > STEPS_MAX || (w->calm && now > calm_at + CALM_NS)) {
             world_break(w, "no rest within the bound", step, now);
+            print_open(w, now);
             return;
         }
         hlg_time next = next_time(w);
@@ -414,8 +438,8 @@ static bool make(struct world *w)
                    "%u:%u nodes, tp %u:%u, stages %u:%u, pools %u:%u, heads %u, page %u, "
                    "layers %u, groups %u, rails %u",
                    w->prefillers, w->decoders, source.tp, target.tp, source.stages, target.stages,
-                   source.pools, target.pools, source.groups[0].heads,
-                   source.groups[0].page_tokens, source.layers, source.group_count, rails);
+                   source.pools, target.pools, source.groups[0].heads, source.groups[0].page_tokens,
+                   source.layers, source.group_count, rails);
     if (!make_loop(w, lanes, rails)) {
         return false;
     }
@@ -426,9 +450,11 @@ static bool make(struct world *w)
     return true;
 }
 
-int storm_run(uint64_t seed, uint64_t plant, struct world *w, uint64_t *hash)
+int storm_run(uint64_t seed, uint64_t plant, struct world *w, uint64_t *hash,
+              struct hlg_loop_stats *faults)
 {
     memset(w, 0, sizeof *w);
+    w->check = faults != NULL;
     w->seed = seed;
     w->plant = plant;
     w->rng = rng_make(seed);
@@ -439,6 +465,9 @@ int storm_run(uint64_t seed, uint64_t plant, struct world *w, uint64_t *hash)
         world_break(w, "the world could not be made", seed, 0);
     }
     *hash = w->loop != NULL ? hlg_loop_trace_hash(w->loop) : 0;
+    if (w->loop != NULL && faults != NULL) {
+        hlg_loop_stats(w->loop, faults);
+    }
     for (uint32_t i = 0; i < w->node_count; i++) {
         if (w->nodes[i].pump != NULL) {
             node_stop(&w->nodes[i]);

@@ -16,13 +16,13 @@
 #include <halage/transport/loop.h>
 
 #define PREFILLERS_MAX 2u
-#define DECODERS_MAX 3u
-#define NODES_MAX (PREFILLERS_MAX + DECODERS_MAX)
-#define PAGES_MAX 64u
-#define LANES_MAX 16u
-#define REQUESTS_MAX 16u
-#define TOKENS_MAX 48u
-#define FORWARDS_MAX 3u
+#define DECODERS_MAX   3u
+#define NODES_MAX      (PREFILLERS_MAX + DECODERS_MAX)
+#define PAGES_MAX      64u
+#define LANES_MAX      16u
+#define REQUESTS_MAX   16u
+#define TOKENS_MAX     48u
+#define FORWARDS_MAX   3u
 
 /* One request as an engine sees it; decode and prefill engines keep one each. */
 struct job {
@@ -44,6 +44,7 @@ struct job {
     uint32_t pages[HLG_GROUPS_MAX][PAGES_MAX]; /* decode: asked ones; prefill: all */
     uint8_t prompt[8];
     hlg_time release_at; /* decode: READY is kept until then */
+    hlg_time give_up_at; /* the engine cancels it then */
 };
 
 /* A chunk of one job within a forward. */
@@ -62,8 +63,8 @@ struct forward_run {
     struct piece_of_work work[REQUESTS_MAX];
     uint32_t done[LANES_MAX]; /* [words] layers computed */
     hlg_time next_at;
-    bool over;      /* computed; FORWARD_END waits for end_at */
-    bool abort;     /* will be aborted rather than ended */
+    bool over;  /* computed; FORWARD_END waits for end_at */
+    bool abort; /* will be aborted rather than ended */
     hlg_time end_at;
 };
 
@@ -118,7 +119,8 @@ struct storm_counts {
 struct world {
     uint64_t seed;
     struct rng rng;
-    bool calm; /* faults are over: everything must come to rest */
+    bool check; /* run the machines' own checks */
+    bool calm;  /* faults are over: everything must come to rest */
     struct hlg_loop *loop;
     uint32_t prefillers;
     uint32_t decoders;
@@ -166,6 +168,8 @@ void node_start(struct node *n);
 void node_stop(struct node *n);
 bool chance(struct world *w, uint32_t ppm);
 hlg_time soon(struct world *w, hlg_time most);
+/* When an engine gives a new request up: never, for most. */
+hlg_time give_up_time(struct world *w, uint32_t ppm);
 
 /* prefill_engine.c, decode_engine.c */
 void prefill_notice(struct node *n, const struct hlg_notice *notice);
@@ -177,7 +181,9 @@ hlg_time decode_next(const struct node *n);
 void prefill_died(struct node *n);
 void decode_died(struct node *n);
 
-/* world.c: run one seed. Returns 0, or 1 with world->broken set. `hash`: of all that happened. */
-int storm_run(uint64_t seed, uint64_t plant, struct world *w, uint64_t *hash);
+/* world.c: run one seed. Returns 0, or 1 with world->broken set. `hash`: of all that happened;
+ * `faults` may be NULL: then it is a repetition, and the machines' own checks are left out. */
+int storm_run(uint64_t seed, uint64_t plant, struct world *w, uint64_t *hash,
+              struct hlg_loop_stats *faults);
 
 #endif

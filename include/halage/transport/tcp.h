@@ -1,0 +1,55 @@
+/*
+ * Channels over TCP: the control connection between two nodes. Decode dials, prefill listens.
+ *
+ * An address is "host:port", "[::1]:7000" or ":7000" (all interfaces, to listen); the host may be a
+ * name. Port 0 lets the system choose one to listen on.
+ */
+#ifndef HALAGE_TRANSPORT_TCP_H
+#define HALAGE_TRANSPORT_TCP_H
+
+#include "halage/channel.h"
+
+#define HLG_TCP_NAME_BYTES 80u
+
+struct hlg_tcp_listener;
+
+/*
+ * Listen on an address.
+ *
+ * message_bytes_max  longest frame, for the channels of this listener, >= a header
+ * error              [error_bytes] a sentence on failure; untouched on success
+ *
+ * Returns 0, -HLG_EINVAL (not an address), -HLG_EIO or -HLG_ENOMEM.
+ */
+int hlg_tcp_listen(const char *address, uint32_t message_bytes_max,
+                   struct hlg_tcp_listener **listener, char *error, size_t error_bytes);
+
+/* Address listened on, with the port that was chosen: "127.0.0.1:40123". Lives with the listener. */
+const char *hlg_tcp_listener_name(const struct hlg_tcp_listener *listener);
+
+/* Descriptor that becomes readable when somebody dials. */
+int hlg_tcp_listener_fd(const struct hlg_tcp_listener *listener);
+
+void hlg_tcp_listener_close(struct hlg_tcp_listener *listener);
+
+/*
+ * Take one connection, without waiting. Returns 1 with *channel, 0 when nobody has dialled,
+ * -HLG_ELIMIT when descriptors are used up (whoever dialled stays in the queue), -HLG_ENOMEM or
+ * -HLG_EIO.
+ */
+int hlg_tcp_accept(struct hlg_tcp_listener *listener, struct hlg_channel **channel);
+
+/*
+ * Dial an address: waits at most timeout_ns, over all addresses of a name together, so it belongs
+ * on a thread of its own. Looking up a name takes as long as the system's resolver takes.
+ *
+ * error  [error_bytes] a sentence on failure, such as
+ *        "cannot reach 127.0.0.1:7000: connection refused"; untouched on success
+ *
+ * Returns 0 with *channel, -HLG_EINVAL (not an address), -HLG_EPEER or -HLG_ENOMEM. A channel takes
+ * two buffers of about message_bytes_max at once; pages of them never used stay the system's.
+ */
+int hlg_tcp_dial(const char *address, hlg_time timeout_ns, uint32_t message_bytes_max,
+                 struct hlg_channel **channel, char *error, size_t error_bytes);
+
+#endif

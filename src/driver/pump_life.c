@@ -1,0 +1,246 @@
+/* Making and unmaking: all memory is taken here once, from the limits. */
+#include "pump_internal.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void *take(size_t count, size_t bytes)
+{
+    return calloc(count > 0 ? count : 1, bytes);
+}
+
+static void give_peers_and_domains(struct hlg_pump *p)
+{
+    for (uint32_t i = 0; p->domains != NULL && i < p->domain_count; i++) {
+        free(p->domains[i].endpoints);
+        free(p->domains[i].mems);
+    }
+    for (uint32_t i = 0; p->peers != NULL && i < p->limits.peers_max; i++) {
+        free(p->peers[i].addresses);
+        free(p->peers[i].keys);
+        free(p->peers[i].places);
+        free(p->peers[i].numbers);
+    }
+}
+
+static void give_memory(struct hlg_pump *p)
+{
+    give_peers_and_domains(p);
+    free(p->domains);
+    free(p->peers);
+    free(p->regions);
+    free(p->own_places);
+    free(p->places);
+    free(p->own_addresses);
+    free(p->own_keys);
+    free(p->frame);
+    free(p->scratch);
+    free(p->room);
+    free(p->machine.memory);
+    free(p);
+}
+
+static bool take_peers_and_domains(struct hlg_pump *p)
+{
+    size_t endpoints = (size_t)p->lanes * p->rails;
+    size_t remotes = (size_t)p->limits.lanes_max * p->limits.rails_max;
+    bool prefill = p->role == HLG_ROLE_PREFILL;
+    bool all = true;
+
+    p->domains = take(p->domain_count, sizeof *p->domains);
+    p->peers = take(p->limits.peers_max, sizeof *p->peers);
+    if (p->domains == NULL || p->peers == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < p->domain_count; i++) {
+        struct pump_domain *domain = &p->domains[i];
+        domain->endpoints = take(endpoints, sizeof *domain->endpoints);
+        domain->mems = take((size_t)p->rails * p->region_count, sizeof *domain->mems);
+        all = all && domain->endpoints != NULL && domain->mems != NULL;
+    }
+    for (uint32_t i = 0; i < p->limits.peers_max; i++) {
+        struct pump_peer *peer = &p->peers[i];
+        peer->addresses = take(remotes, sizeof *peer->addresses);
+        peer->keys = take(prefill ? p->keys_max : 0, sizeof *peer->keys);
+        peer->places = take(prefill ? p->places_max : 0, sizeof *peer->places);
+        peer->numbers = take(endpoints * remotes, sizeof *peer->numbers);
+        all = all && peer->addresses != NULL && peer->keys != NULL && peer->places != NULL &&
+              peer->numbers != NULL;
+    }
+    return all;
+}
+
+static bool take_memory(struct hlg_pump *p, const struct hlg_pump_config *config)
+{
+    size_t endpoints = (size_t)p->lanes * p->rails;
+
+    p->scratch_bytes = hlg_wire_scratch_bytes(&p->limits);
+    p->regions = take(p->region_count, sizeof *p->regions);
+    p->own_places = take(config->place_count, sizeof *p->own_places);
+    p->places = take(p->places_max, sizeof *p->places);
+    p->own_addresses = take(endpoints, sizeof *p->own_addresses);
+    p->own_keys = take((size_t)p->region_count * p->rails, sizeof *p->own_keys);
+    p->frame = take(p->limits.message_bytes_max, 1);
+    p->scratch = take(p->scratch_bytes, 1);
+    p->room = take(endpoints, sizeof *p->room);
+    return p->regions != NULL && p->own_places != NULL && p->places != NULL &&
+           p->own_addresses != NULL && p->own_keys != NULL && p->frame != NULL &&
+           p->scratch != NULL && p->room != NULL && take_peers_and_domains(p);
+}
+
+/* Regions come in order of lane; region_begin finds each lane's. */
+static bool take_regions(struct hlg_pump *p, const struct hlg_pump_config *config)
+{
+    uint32_t lane = 0;
+
+    for (uint32_t i = 0; i < config->region_count; i++) {
+        const struct hlg_pump_region *region = &config->regions[i];
+        if (region->lane >= p->lanes || region->lane < lane || region->base == NULL ||
+            region->bytes == 0) {
+            return false;
+        }
+        while (lane < region->lane) {
+            p->region_begin[++lane] = i;
+        }
+        p->regions[i] = *region;
+    }
+    while (lane < p->lanes) {
+        p->region_begin[++lane] = config->region_count;
+    }
+    return true;
+}
+
+static void fill_numbers(struct hlg_pump *p, const struct hlg_pump_config *config)
+{
+    bool prefill = config->role == HLG_ROLE_PREFILL;
+
+    p->role = config->role;
+    p->limits = prefill ? config->prefill.limits : config->decode.limits;
+    p->layout = prefill ? config->prefill.layout : config->decode.layout;
+    p->rails = prefill ? config->prefill.rails : config->decode.rails;
+    p->fabric = config->fabric;
+    p->notice = config->notice;
+    p->note = config->note;
+    p->context = config->context;
+    p->region_count = config->region_count;
+    p->own_place_count = config->place_count;
+    p->fabric->query(p->fabric, &p->caps);
+    p->lanes = hlg_layout_lanes(&p->layout);
+    for (uint32_t g = 0; g < p->layout.group_count; g++) {
+        p->planes = hlg_max_u32(p->planes, p->layout.groups[g].planes);
+    }
+    p->domain_count = hlg_max_u32(1, hlg_min_u32(p->caps.domains_max, p->limits.peers_max));
+    uint64_t places =
+        (uint64_t)p->limits.lanes_max * p->layout.group_count * (p->layout.layers + 1) * p->planes;
+    p->places_max = hlg_u32(places);
+    p->keys_max = hlg_min_u32(p->limits.lanes_max * p->limits.rails_max * PUMP_REGIONS_MAX,
+                              p->limits.message_bytes_max / PUMP_KEY_WIRE_BYTES_MIN);
+    /* All peers of one domain fill the same completion queues, so they share the depth (I8). The
+       machine must know, since it says when credit is due. */
+    uint32_t sharers = hlg_max_u32(1, hlg_div_ceil(p->limits.peers_max, p->domain_count));
+    p->limits.window_pieces =
+        hlg_min_u32(p->limits.window_pieces, hlg_max_u32(2, p->caps.cq_depth / sharers));
+}
+
+static const char *find_fault(const struct hlg_pump_config *config)
+{
+    bool prefill = config->role == HLG_ROLE_PREFILL;
+    struct hlg_refusal why = {0};
+
+    if (config->role != HLG_ROLE_PREFILL && config->role != HLG_ROLE_DECODE) {
+        return "role is neither prefill nor decode";
+    }
+    const struct hlg_layout *layout = prefill ? &config->prefill.layout : &config->decode.layout;
+    const struct hlg_limits *limits = prefill ? &config->prefill.limits : &config->decode.limits;
+    uint32_t rails = prefill ? config->prefill.rails : config->decode.rails;
+    if (hlg_layout_check(layout, &why) != 0) {
+        return "the layout is unsound";
+    }
+    if (config->fabric == NULL || config->notice == NULL) {
+        return "no fabric or no notice callback is given";
+    }
+    if (limits->peers_max == 0 || limits->lanes_max == 0 || limits->rails_max == 0 ||
+        limits->lanes_max > HLG_RANKS_MAX || limits->rails_max > HLG_RAILS_MAX ||
+        hlg_layout_lanes(layout) > limits->lanes_max) {
+        return "more lanes than limits.lanes_max, or a limit is 0 or too large";
+    }
+    if (rails == 0 || rails > limits->rails_max || rails > config->fabric->rails) {
+        return "rails is 0 or above limits.rails_max or the fabric's";
+    }
+    if (limits->message_bytes_max < HLG_WIRE_HEADER_BYTES ||
+        limits->message_bytes_max > HLG_MESSAGE_BYTES_MAX) {
+        return "limits.message_bytes_max is out of range";
+    }
+    if (config->region_count > PUMP_REGIONS_MAX) {
+        return "too many regions";
+    }
+    return NULL;
+}
+
+static int fail(char *error, size_t error_bytes, int code, const char *sentence)
+{
+    if (error_bytes > 0) {
+        (void)snprintf(error, error_bytes, "%s", sentence); /* cut where it does not fit */
+    }
+    return code;
+}
+
+int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump, char *error,
+                    size_t error_bytes)
+{
+    const char *fault = find_fault(config);
+
+    if (fault != NULL) {
+        return fail(error, error_bytes, -HLG_EINVAL, fault);
+    }
+    struct hlg_pump *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return fail(error, error_bytes, -HLG_ENOMEM, "out of memory");
+    }
+    fill_numbers(p, config);
+    if (!take_memory(p, config)) {
+        give_memory(p);
+        return fail(error, error_bytes, -HLG_ENOMEM, "out of memory");
+    }
+    if (!take_regions(p, config)) {
+        give_memory(p);
+        return fail(error, error_bytes, -HLG_EINVAL, "regions are empty or not in order of lane");
+    }
+    if (config->place_count > 0) {
+        memcpy(p->own_places, config->places, config->place_count * sizeof *config->places);
+    }
+    if (pump_table_own(p, config) != 0) {
+        give_memory(p);
+        return fail(error, error_bytes, -HLG_EINVAL,
+                    "places are missing, unknown or reach beyond their region");
+    }
+    int code = pump_machine_init(&p->machine, config, &p->limits);
+    if (code != 0) {
+        give_memory(p);
+        return fail(error, error_bytes, code,
+                    code == -HLG_ENOMEM ? "out of memory" : "the machine refuses the limits");
+    }
+    *pump = p;
+    return 0;
+}
+
+void hlg_pump_destroy(struct hlg_pump *p)
+{
+    static const struct hlg_refusal orderly = {0};
+
+    if (p == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; i < p->limits.peers_max; i++) {
+        struct pump_peer *peer = &p->peers[i];
+        if (peer->channel != NULL) {
+            pump_session_bye(p, i, &orderly);
+            peer->channel->ops->close(peer->channel);
+        }
+    }
+    for (uint32_t i = 0; i < p->domain_count; i++) {
+        pump_domain_close(p, i);
+    }
+    give_memory(p);
+}

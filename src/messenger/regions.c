@@ -1,0 +1,112 @@
+/* What an engine says of its memory before start: regions, places, counter words. */
+#include "messenger_internal.h"
+
+int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base, uint64_t bytes)
+{
+    int error = messenger_before_start(m);
+
+    if (error != 0) {
+        return error;
+    }
+    if (lane >= hlg_layout_lanes(&m->config.layout) || base == NULL || bytes == 0) {
+        return messenger_fail(m, -HLG_EINVAL, "a region has no bytes or an unknown lane");
+    }
+    struct hlg_pump_region *regions = realloc(m->regions, (m->region_count + 1) * sizeof *regions);
+    if (regions == NULL) {
+        return messenger_fail(m, -HLG_ENOMEM, "out of memory");
+    }
+    m->regions = regions;
+    /* Behind the last of its lane, so that they stay in order of lane. */
+    uint32_t at = m->region_count;
+    while (at > 0 && regions[at - 1].lane > lane) {
+        regions[at] = regions[at - 1];
+        at--;
+    }
+    regions[at] = (struct hlg_pump_region){.lane = lane, .base = base, .bytes = bytes};
+    m->region_count++;
+    uint32_t number = 0;
+    while (number < at && regions[at - number - 1].lane == lane) {
+        number++;
+    }
+    return (int)number;
+}
+
+int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd, uint64_t bytes)
+{
+    struct hlg_memory *memory = NULL;
+    int error = messenger_before_start(m);
+
+    if (error != 0) {
+        return error;
+    }
+    struct import *imports = realloc(m->imports, (m->import_count + 1) * sizeof *imports);
+    if (imports == NULL) {
+        return messenger_fail(m, -HLG_ENOMEM, "out of memory");
+    }
+    m->imports = imports;
+    error = hlg_memory_import(fd, bytes, &memory);
+    if (error != 0) {
+        return messenger_fail(m, error, "the descriptor is no exported memory of that size");
+    }
+    int number = hlg_messenger_region_add(m, lane, hlg_memory_base(memory), bytes);
+    if (number < 0) {
+        hlg_memory_release(memory);
+        return number;
+    }
+    m->imports[m->import_count++].memory = memory;
+    return number;
+}
+
+static int add_places(struct hlg_messenger *m, const struct hlg_place *places, uint32_t count)
+{
+    struct hlg_place *all = realloc(m->places, (m->place_count + count) * sizeof *all);
+
+    if (all == NULL) {
+        return messenger_fail(m, -HLG_ENOMEM, "out of memory");
+    }
+    m->places = all;
+    memcpy(all + m->place_count, places, count * sizeof *all);
+    m->place_count += count;
+    return 0;
+}
+
+int hlg_messenger_place_add(struct hlg_messenger *m, const struct hlg_place *place)
+{
+    int error = messenger_before_start(m);
+
+    return error != 0 ? error : add_places(m, place, 1);
+}
+
+int hlg_messenger_places_linear(struct hlg_messenger *m)
+{
+    const struct hlg_layout *layout = &m->config.layout;
+    int error = messenger_before_start(m);
+
+    for (uint32_t lane = 0; error == 0 && lane < hlg_layout_lanes(layout); lane++) {
+        int count = hlg_places_linear(layout, lane, NULL, 0, NULL);
+        HLG_ASSERT(count >= 0);
+        struct hlg_place *places = calloc((size_t)count + 1, sizeof *places);
+        if (places == NULL) {
+            return messenger_fail(m, -HLG_ENOMEM, "out of memory");
+        }
+        (void)hlg_places_linear(layout, lane, places, (uint32_t)count, NULL);
+        error = count > 0 ? add_places(m, places, (uint32_t)count) : 0;
+        free(places);
+    }
+    return error;
+}
+
+int hlg_messenger_counter_watch(struct hlg_messenger *m, uint32_t word,
+                                const _Atomic uint32_t *counter)
+{
+    int error = messenger_before_start(m);
+
+    if (error != 0) {
+        return error;
+    }
+    if (word >= m->word_count) {
+        return messenger_fail(m, -HLG_EINVAL, "a counter word has an unknown number");
+    }
+    m->words[word].counter = counter;
+    return 0;
+}

@@ -1,0 +1,13 @@
+/* What the backend files of libfabric's providers share. */
+#ifndef CONFORMANCE_OFI_H
+#define CONFORMANCE_OFI_H
+
+#include "conformance.h"
+
+struct hlg_fabric *ofi_backend_open(const char *provider, hlg_time stall_ns);
+void ofi_backend_close(struct hlg_fabric *fabric);
+
+/* An IPv4 address of this machine with a port on which nobody listens. */
+uint32_t ofi_backend_nobody_ip(uint8_t *address, uint32_t capacity);
+
+#endif

@@ -1,0 +1,452 @@
+#define _GNU_SOURCE
+#include "endpoint.h"
+
+#include <rdma/fi_cm.h>
+#include <rdma/fi_errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+/* A random key may meet one that exists; more than a few times in a row is another error. */
+#define KEY_TRIES 4
+
+/* Providers segment longer messages themselves, or not at all (efa about 1 GB, rxe 8 MiB). */
+#define PIECE_BYTES_MAX (512ull << 20)
+
+void ofi_log(const struct ofi_fabric *owner, const char *format, ...)
+{
+    char sentence[256];
+    va_list arguments;
+
+    if (owner->config.log == NULL) {
+        return;
+    }
+    va_start(arguments, format);
+    (void)vsnprintf(sentence, sizeof sentence, format, arguments);
+    va_end(arguments);
+    owner->config.log(owner->config.log_context, sentence);
+}
+
+static void endpoint_query(const struct hlg_transport *t, struct hlg_transport_caps *caps)
+{
+    *caps = ((const struct ofi_endpoint *)t)->caps;
+}
+
+static int endpoint_address(struct hlg_transport *t, uint8_t *address, uint32_t capacity)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+    size_t bytes = capacity;
+
+    if (e->closed) {
+        return -HLG_ESTATE;
+    }
+    const int rc = fi_getname(&e->ep->fid, address, &bytes);
+    if (rc != 0 || bytes > capacity) {
+        return rc == -FI_ETOOSMALL || bytes > capacity ? -HLG_ELIMIT : -HLG_EIO;
+    }
+    return (int)hlg_u32(bytes);
+}
+
+/* The address is foreign data: libfabric takes a pointer without a length and must not overrun. */
+static bool address_is_plausible(struct ofi_endpoint *e, const uint8_t *address, uint32_t bytes)
+{
+    uint8_t own[HLG_ADDRESS_BYTES_MAX];
+    const int own_bytes = endpoint_address(&e->transport, own, sizeof own);
+
+    if (own_bytes <= 0 || bytes == 0 || bytes > HLG_ADDRESS_BYTES_MAX) {
+        return false;
+    }
+    if (e->info->addr_format == FI_ADDR_STR) {
+        return address[bytes - 1] == 0 && strncmp((const char *)address, "fi_", 3) == 0;
+    }
+    const bool sockaddr = e->info->addr_format == FI_SOCKADDR_IN ||
+                          e->info->addr_format == FI_SOCKADDR_IN6 ||
+                          e->info->addr_format == FI_SOCKADDR;
+    return bytes == (uint32_t)own_bytes && (!sockaddr || memcmp(address, own, 2) == 0);
+}
+
+static int endpoint_peer_open(struct hlg_transport *t, const uint8_t *address, uint32_t bytes)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+    uint32_t slot = 0;
+
+    if (e->closed) {
+        return -HLG_ESTATE;
+    }
+    if (!address_is_plausible(e, address, bytes)) {
+        return -HLG_EPROTO;
+    }
+    while (slot < e->owner->config.peers_max && e->peers[slot].state != OFI_PEER_FREE) {
+        slot++;
+    }
+    if (slot == e->owner->config.peers_max) {
+        return -HLG_ELIMIT;
+    }
+    fi_addr_t inserted = FI_ADDR_NOTAVAIL;
+    if (fi_av_insert(e->av, address, 1, &inserted, 0, NULL) != 1) {
+        return -HLG_EIO;
+    }
+    e->peers[slot] = (struct ofi_peer){
+        .address = inserted,
+        .state = OFI_PEER_OPEN,
+        .refused_first = HLG_TIME_NEVER,
+    };
+    return (int)slot;
+}
+
+void ofi_peer_forget(struct ofi_endpoint *e, struct ofi_peer *peer)
+{
+    HLG_ASSERT(peer->state == OFI_PEER_CLOSING);
+    if (peer->outstanding > 0) {
+        return;
+    }
+    if (!e->closed) {
+        (void)fi_av_remove(e->av, &peer->address, 1, 0);
+    }
+    *peer = (struct ofi_peer){.state = OFI_PEER_FREE};
+}
+
+static int endpoint_peer_close(struct hlg_transport *t, uint32_t number)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+
+    if (number >= e->owner->config.peers_max || e->peers[number].state != OFI_PEER_OPEN) {
+        return -HLG_EPEER;
+    }
+    struct ofi_peer *peer = &e->peers[number];
+    if (peer->down_untold) {
+        peer->down_untold = false;
+        e->down_untold--;
+    }
+    peer->state = OFI_PEER_CLOSING;
+    ofi_peer_forget(e, peer);
+    return 0;
+}
+
+static uint64_t draw_key(const struct fi_info *info)
+{
+    const size_t bytes = info->domain_attr->mr_key_size;
+    uint64_t key = 0;
+
+    HLG_ASSERT(getrandom(&key, sizeof key, 0) == (ssize_t)sizeof key);
+    return bytes >= sizeof key ? key : key & ((UINT64_C(1) << (8 * bytes)) - 1);
+}
+
+static int register_once(struct ofi_endpoint *e, void *base, uint64_t bytes, uint64_t key,
+                         struct fid_mr **mr)
+{
+    struct fid_mr *made = NULL;
+
+    int rc = fi_mr_reg(e->domain, base, bytes, FI_WRITE | FI_REMOTE_WRITE, 0, key, 0, &made, NULL);
+    if (rc != 0) {
+        return rc;
+    }
+    if ((e->info->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0) {
+        rc = fi_mr_bind(made, &e->ep->fid, 0);
+        if (rc == 0) {
+            rc = fi_mr_enable(made);
+        }
+        if (rc != 0) {
+            (void)fi_close(&made->fid);
+            return rc;
+        }
+    }
+    *mr = made;
+    return 0;
+}
+
+static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+    struct fid_mr *mr = NULL;
+    uint32_t slot = 0;
+    int rc = -FI_ENOKEY;
+
+    if (e->closed) {
+        return -HLG_ESTATE;
+    }
+    if (base == NULL || bytes == 0) {
+        return -HLG_EINVAL;
+    }
+    while (slot < e->owner->config.mems_max && e->mems[slot].mr != NULL) {
+        slot++;
+    }
+    if (slot == e->owner->config.mems_max) {
+        return -HLG_ELIMIT;
+    }
+    for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
+        rc = register_once(e, base, bytes, draw_key(e->info), &mr);
+    }
+    if (rc != 0) {
+        ofi_log(e->owner, "registration of %llu bytes failed: %s", (unsigned long long)bytes,
+                fi_strerror(-rc));
+        return rc == -FI_ENOMEM ? -HLG_ENOMEM : -HLG_EIO;
+    }
+    e->mems[slot] = (struct ofi_mem){.mr = mr, .base = base, .bytes = bytes, .key = fi_mr_key(mr)};
+    *mem = slot;
+    return 0;
+}
+
+static int endpoint_mem_export(struct hlg_transport *t, hlg_mem mem, struct hlg_mem_export *out)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+
+    if (mem >= e->owner->config.mems_max || e->mems[mem].mr == NULL) {
+        return -HLG_EINVAL;
+    }
+    const bool virtual_address = (e->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0;
+    out->address = virtual_address ? (uint64_t)(uintptr_t)e->mems[mem].base : 0;
+    out->key = e->mems[mem].key;
+    return 0;
+}
+
+/* Closing a registration does not revoke it: writes under way may still land. Only close does. */
+static int endpoint_mem_release(struct hlg_transport *t, hlg_mem mem)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+
+    if (mem >= e->owner->config.mems_max || e->mems[mem].mr == NULL) {
+        return e->closed ? 0 : -HLG_EINVAL;
+    }
+    const int rc = fi_close(&e->mems[mem].mr->fid);
+    if (rc != 0) {
+        ofi_log(e->owner, "registration could not be closed: %s", fi_strerror(-rc));
+        return -HLG_EIO;
+    }
+    e->mems[mem] = (struct ofi_mem){.mr = NULL};
+    return 0;
+}
+
+static int close_fid(struct fid *fid)
+{
+    return fid != NULL ? fi_close(fid) : 0;
+}
+
+/* Close what is open, in the order that libfabric wants. Returns its first error. */
+static int close_fids(struct ofi_endpoint *e)
+{
+    int first = close_fid(e->ep != NULL ? &e->ep->fid : NULL);
+
+    for (uint32_t i = 0; e->mems != NULL && i < e->owner->config.mems_max; i++) {
+        const int rc = close_fid(e->mems[i].mr != NULL ? &e->mems[i].mr->fid : NULL);
+        first = first != 0 ? first : rc;
+        e->mems[i].mr = NULL;
+    }
+    struct fid *const rest[] = {
+        e->av != NULL ? &e->av->fid : NULL,
+        e->cq != NULL ? &e->cq->fid : NULL,
+        e->domain != NULL ? &e->domain->fid : NULL,
+        e->fabric != NULL ? &e->fabric->fid : NULL,
+    };
+    for (size_t i = 0; i < sizeof rest / sizeof rest[0]; i++) {
+        const int rc = close_fid(rest[i]);
+        first = first != 0 ? first : rc;
+    }
+    e->ep = NULL;
+    e->av = NULL;
+    e->cq = NULL;
+    e->domain = NULL;
+    e->fabric = NULL;
+    return first;
+}
+
+static int endpoint_close(struct hlg_transport *t)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+
+    if (e->closed) {
+        return 0;
+    }
+    ofi_settle_before_close(e);
+    e->closed = true;
+    const int rc = close_fids(e);
+    if (rc != 0) {
+        ofi_log(e->owner, "endpoint could not be closed: %s", fi_strerror(-rc));
+        return -HLG_EIO;
+    }
+    return 0;
+}
+
+static void endpoint_free(struct hlg_transport *t)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+
+    (void)endpoint_close(t);
+    if (e->epoll_fd >= 0) {
+        (void)close(e->epoll_fd);
+    }
+    if (e->wake_fd >= 0) {
+        (void)close(e->wake_fd);
+    }
+    free(e->pieces);
+    free(e->peers);
+    free(e->mems);
+    free(e);
+}
+
+static const struct hlg_transport_ops endpoint_ops = {
+    .query = endpoint_query,
+    .now = ofi_now,
+    .address = endpoint_address,
+    .peer_open = endpoint_peer_open,
+    .peer_close = endpoint_peer_close,
+    .mem_register = endpoint_mem_register,
+    .mem_export = endpoint_mem_export,
+    .mem_release = endpoint_mem_release,
+    .write = ofi_write,
+    .poll = ofi_poll,
+    .wait_fd = ofi_wait_fd,
+    .wake = ofi_wake,
+    .close = endpoint_close,
+    .free = endpoint_free,
+};
+
+static int open_cq(struct ofi_endpoint *e)
+{
+    struct fi_cq_attr attr = {
+        .size = (size_t)e->caps.pieces_max + e->caps.cq_depth,
+        .format = FI_CQ_FORMAT_DATA,
+        .wait_obj = FI_WAIT_FD,
+    };
+
+    if (fi_cq_open(e->domain, &attr, &e->cq, NULL) == 0) {
+        e->caps.pollable = true;
+        return 0;
+    }
+    attr.wait_obj = FI_WAIT_NONE;
+    return fi_cq_open(e->domain, &attr, &e->cq, NULL);
+}
+
+/* Returns the libfabric call that failed, its error in *rc; NULL when all went well. */
+static const char *open_fids(struct ofi_endpoint *e, int *rc)
+{
+    struct fi_info *info = (struct fi_info *)(uintptr_t)e->info; /* libfabric knows no const */
+    struct fi_av_attr av = {.type = FI_AV_TABLE, .count = e->owner->config.peers_max};
+
+    if ((*rc = fi_fabric(info->fabric_attr, &e->fabric, NULL)) != 0) {
+        return "fi_fabric";
+    }
+    if ((*rc = fi_domain(e->fabric, info, &e->domain, NULL)) != 0) {
+        return "fi_domain";
+    }
+    if ((*rc = open_cq(e)) != 0) {
+        return "fi_cq_open";
+    }
+    if ((*rc = fi_av_open(e->domain, &av, &e->av, NULL)) != 0) {
+        return "fi_av_open";
+    }
+    if ((*rc = fi_endpoint(e->domain, info, &e->ep, NULL)) != 0) {
+        return "fi_endpoint";
+    }
+    if ((*rc = fi_ep_bind(e->ep, &e->av->fid, 0)) != 0 ||
+        (*rc = fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV)) != 0) {
+        return "fi_ep_bind";
+    }
+    if ((*rc = fi_enable(e->ep)) != 0) {
+        return "fi_enable";
+    }
+    return NULL;
+}
+
+/* One descriptor for two reasons to wake. Without one from the queue there is nothing to sleep on. */
+static bool open_descriptors(struct ofi_endpoint *e)
+{
+    int cq_fd = -1;
+
+    e->wake_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+    if (e->wake_fd < 0) {
+        return false;
+    }
+    if (e->caps.pollable && fi_control(&e->cq->fid, FI_GETWAIT, &cq_fd) != 0) {
+        e->caps.pollable = false;
+    }
+    if (!e->caps.pollable) {
+        return true;
+    }
+    struct epoll_event event = {.events = EPOLLIN};
+    e->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    return e->epoll_fd >= 0 && epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, e->wake_fd, &event) == 0 &&
+           epoll_ctl(e->epoll_fd, EPOLL_CTL_ADD, cq_fd, &event) == 0;
+}
+
+static void fill_caps(struct ofi_endpoint *e)
+{
+    const struct hlg_ofi_config *config = &e->owner->config;
+    struct hlg_transport_caps *caps = &e->caps;
+    const uint64_t tx = e->info->tx_attr->size;
+    const uint64_t message = e->info->ep_attr->max_msg_size;
+
+    (void)snprintf(caps->provider, sizeof caps->provider, "%s", e->owner->provider->name);
+    caps->domains_max = e->owner->provider->domains_max;
+    caps->pieces_max = tx < config->pieces_max ? hlg_u32(tx) : config->pieces_max;
+    caps->cq_depth = config->cq_depth;
+    caps->piece_bytes_max = message < PIECE_BYTES_MAX ? message : PIECE_BYTES_MAX;
+    caps->placed = e->owner->provider->placed;
+    caps->stall_ns = config->stall_ns;
+}
+
+static bool allocate(struct ofi_endpoint *e)
+{
+    const struct hlg_ofi_config *config = &e->owner->config;
+
+    e->pieces = calloc(e->caps.pieces_max, sizeof *e->pieces);
+    e->peers = calloc(config->peers_max, sizeof *e->peers);
+    e->mems = calloc(config->mems_max, sizeof *e->mems);
+    if (e->pieces == NULL || e->peers == NULL || e->mems == NULL) {
+        return false;
+    }
+    for (uint32_t i = 0; i < e->caps.pieces_max; i++) {
+        e->pieces[i].next_free = i + 1 < e->caps.pieces_max ? i + 1 : HLG_NONE;
+    }
+    e->piece_free = 0;
+    return true;
+}
+
+int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info,
+                      struct ofi_endpoint **out, char *error, size_t error_bytes)
+{
+    const char *failed = NULL;
+    int rc = 0;
+
+    struct ofi_endpoint *e = calloc(1, sizeof *e);
+    if (e == NULL) {
+        (void)snprintf(error, error_bytes, "out of memory");
+        return -HLG_ENOMEM;
+    }
+    e->transport.ops = &endpoint_ops;
+    e->owner = owner;
+    e->info = info;
+    e->wake_fd = -1;
+    e->epoll_fd = -1;
+    fill_caps(e);
+    if (!allocate(e)) {
+        (void)snprintf(error, error_bytes, "out of memory");
+        rc = -HLG_ENOMEM;
+        goto fail;
+    }
+    failed = open_fids(e, &rc);
+    if (failed != NULL) {
+        (void)snprintf(error, error_bytes, "provider %s: %s: %s", owner->provider->name, failed,
+                       fi_strerror(-rc));
+        rc = -HLG_EIO;
+        goto fail;
+    }
+    if (!open_descriptors(e)) {
+        (void)snprintf(error, error_bytes, "no descriptors left for an endpoint");
+        rc = -HLG_EIO;
+        goto fail;
+    }
+    *out = e;
+    return 0;
+
+fail:
+    (void)close_fids(e);
+    e->closed = true;
+    endpoint_free(&e->transport);
+    return rc;
+}

@@ -1,0 +1,206 @@
+#define _GNU_SOURCE
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "endpoint.h"
+
+__attribute__((format(printf, 3, 4))) static void append(char *text, size_t bytes,
+                                                         const char *format, ...)
+{
+    const size_t used = strnlen(text, bytes);
+    va_list arguments;
+
+    if (used >= bytes) {
+        return;
+    }
+    va_start(arguments, format);
+    (void)vsnprintf(text + used, bytes - used, format, arguments);
+    va_end(arguments);
+}
+
+uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint32_t capacity)
+{
+    const struct ofi_provider *provider = NULL;
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; (provider = ofi_provider_at(i)) != NULL && count < capacity; i++) {
+        struct fi_info *infos = ofi_infos(provider, node);
+        if (infos != NULL) {
+            struct hlg_ofi_provider *out = &providers[count++];
+            *out = (struct hlg_ofi_provider){
+                .domains_max = provider->domains_max,
+                .measured = provider->measured,
+                .placed = provider->placed,
+            };
+            (void)snprintf(out->name, sizeof out->name, "%s", provider->name);
+        }
+        ofi_infos_free(infos);
+    }
+    return count;
+}
+
+static void explain_unknown(const char *name, char *error, size_t error_bytes)
+{
+    const struct ofi_provider *provider = NULL;
+
+    (void)snprintf(error, error_bytes, "there is no provider %s: use auto, tcp", name);
+    for (uint32_t i = 0; (provider = ofi_provider_at(i)) != NULL; i++) {
+        if (strcmp(provider->name, "tcp") != 0) {
+            append(error, error_bytes, ", %s", provider->name);
+        }
+    }
+}
+
+static void explain_absent(const char *name, const char *node, char *error, size_t error_bytes)
+{
+    struct hlg_ofi_provider here[HLG_OFI_PROVIDERS_MAX];
+    const uint32_t count = hlg_ofi_list(node, here, HLG_OFI_PROVIDERS_MAX);
+
+    (void)snprintf(error, error_bytes, "provider %s cannot be used here%s%s: %s", name,
+                   node != NULL ? " on " : "", node != NULL ? node : "",
+                   count == 0 ? "nor can any other" : "what can is ");
+    for (uint32_t i = 0; i < count; i++) {
+        append(error, error_bytes, "%s%s", i == 0 ? "" : ", ", here[i].name);
+    }
+}
+
+/* Real RDMA first, then native TCP: the table's order. shm reaches one machine: never by auto. */
+static void choose(struct ofi_fabric *f, const char *node)
+{
+    const struct ofi_provider *provider = NULL;
+
+    for (uint32_t i = 0; (provider = ofi_provider_at(i)) != NULL; i++) {
+        if (strcmp(provider->name, "shm") == 0) {
+            continue;
+        }
+        f->infos = ofi_infos(provider, node);
+        if (f->infos != NULL) {
+            f->provider = provider;
+            ofi_log(f, "provider %s, chosen by auto: %s", provider->name,
+                    provider->rdma ? "an RDMA device is present"
+                                   : "there is no RDMA device of efa or verbs");
+            return;
+        }
+    }
+}
+
+static int find(struct ofi_fabric *f, const char *name, const char *node, char *error,
+                size_t error_bytes)
+{
+    if (name == NULL || strcmp(name, "auto") == 0) {
+        name = "auto";
+        choose(f, node);
+    } else {
+        f->provider = ofi_provider_find(name);
+        if (f->provider == NULL) {
+            explain_unknown(name, error, error_bytes);
+            return -HLG_EINVAL;
+        }
+        f->infos = ofi_infos(f->provider, node);
+    }
+    if (f->infos == NULL) {
+        explain_absent(name, node, error, error_bytes);
+        return -HLG_EIO;
+    }
+    if (f->provider->warning != NULL) {
+        ofi_log(f, "%s", f->provider->warning);
+    }
+    for (const struct fi_info *info = f->infos; info != NULL; info = info->next) {
+        f->info_count++;
+    }
+    return 0;
+}
+
+static uint32_t or_default(uint32_t value, uint32_t otherwise)
+{
+    return value != 0 ? value : otherwise;
+}
+
+static void fill_defaults(struct hlg_ofi_config *config)
+{
+    config->provider = NULL;
+    config->node = NULL;
+    config->rails = or_default(config->rails, 1);
+    config->pieces_max = or_default(config->pieces_max, 256);
+    config->peer_pieces_max = or_default(config->peer_pieces_max, 64);
+    config->cq_depth = or_default(config->cq_depth, 4096);
+    config->peers_max = or_default(config->peers_max, 64);
+    config->mems_max = or_default(config->mems_max, 1024);
+    config->stall_ns = config->stall_ns != 0 ? config->stall_ns : 2 * HLG_NS_PER_S;
+}
+
+/* Lanes and rails take the devices in turn. Which device is near which lane is not known here. */
+static int fabric_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
+                       struct hlg_transport **out)
+{
+    const struct ofi_fabric *f = (const struct ofi_fabric *)fabric;
+    struct ofi_endpoint *e = NULL;
+    char error[160];
+
+    HLG_ASSERT(rail < fabric->rails);
+    const uint64_t device = ((uint64_t)lane * fabric->rails + rail) % f->info_count;
+    const struct fi_info *info = f->infos;
+    for (uint64_t i = 0; i < device; i++) {
+        info = info->next;
+    }
+    const int rc = ofi_endpoint_open(f, info, &e, error, sizeof error);
+    if (rc != 0) {
+        ofi_log(f, "%s", error);
+        return rc;
+    }
+    *out = &e->transport;
+    return 0;
+}
+
+static void fabric_query(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps)
+{
+    *caps = ((const struct ofi_fabric *)fabric)->caps;
+}
+
+static hlg_time fabric_now(struct hlg_fabric *fabric)
+{
+    (void)fabric;
+    return ofi_now(NULL);
+}
+
+int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric, char *error,
+                 size_t error_bytes)
+{
+    struct ofi_endpoint *trial = NULL;
+
+    struct ofi_fabric *f = calloc(1, sizeof *f);
+    if (f == NULL) {
+        (void)snprintf(error, error_bytes, "out of memory");
+        return -HLG_ENOMEM;
+    }
+    f->config = *config;
+    fill_defaults(&f->config);
+    f->fabric.open = fabric_open;
+    f->fabric.query = fabric_query;
+    f->fabric.now = fabric_now;
+    f->fabric.rails = f->config.rails;
+    int rc = find(f, config->provider, config->node, error, error_bytes);
+    if (rc == 0) {
+        rc = ofi_endpoint_open(f, f->infos, &trial, error, error_bytes);
+    }
+    if (rc != 0) {
+        hlg_ofi_close(&f->fabric);
+        return rc;
+    }
+    f->caps = trial->caps;
+    trial->transport.ops->free(&trial->transport);
+    *fabric = &f->fabric;
+    return 0;
+}
+
+void hlg_ofi_close(struct hlg_fabric *fabric)
+{
+    struct ofi_fabric *f = (struct ofi_fabric *)fabric;
+
+    if (f != NULL) {
+        ofi_infos_free(f->infos);
+        free(f);
+    }
+}
