@@ -11,15 +11,19 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/signalfd.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #define START_NS    (30 * HLG_NS_PER_S) /* until all nodes are up */
 #define STALL_NS    (60 * HLG_NS_PER_S) /* without any progress */
 #define STOP_NS     (10 * HLG_NS_PER_S) /* until all nodes have ended */
+#define REAP_NS     (5 * HLG_NS_PER_S)  /* until their ranks have */
 #define TICK_MS     100
-#define DIFFERENCES 5u /* told one by one */
+#define DIFFERENCES 5u  /* told one by one */
+#define BACKLOG_MAX 16u /* results that wait for the oracle; more, and nothing is submitted */
 
 static hlg_time time_now(void)
 {
@@ -148,7 +152,7 @@ static bool submit(struct traffic *t)
 static void submit_all(struct traffic *t)
 {
     while (!t->submit_over && t->next < t->workload.count && t->in_flight < t->config.in_flight &&
-           submit(t)) {
+           t->backlog < BACKLOG_MAX && submit(t)) {
     }
 }
 
@@ -161,6 +165,7 @@ static void ask_oracle(struct traffic *t)
     }
     struct traffic_request *request = &t->requests[t->queue_head];
     t->queue_head = request->verdict_next;
+    t->backlog--;
     t->oracle_busy = true;
     (void)oracle_ask(&t->oracle, request->result); /* its end is read where verdicts are */
     free(request->result);
@@ -227,6 +232,7 @@ static void take_result(struct traffic *t, const struct control_result *result, 
         t->requests[t->queue_tail].verdict_next = number;
     }
     t->queue_tail = number;
+    t->backlog++;
     t->in_flight--;
     t->fleet.decode[request->member].in_flight--;
     ask_oracle(t);
@@ -570,6 +576,19 @@ static int run(struct traffic *t)
     return status;
 }
 
+/* Nothing of ours is left behind: those that still run are dying already. */
+static void reap_all(void)
+{
+    const hlg_time due = time_now() + REAP_NS;
+    pid_t reaped = waitpid(-1, NULL, WNOHANG);
+    while (reaped >= 0 && time_now() < due) {
+        if (reaped == 0) {
+            (void)poll(NULL, 0, 1);
+        }
+        reaped = waitpid(-1, NULL, WNOHANG);
+    }
+}
+
 int traffic_run(const struct traffic_config *config)
 {
     struct traffic *t = calloc(1, sizeof *t);
@@ -586,11 +605,14 @@ int traffic_run(const struct traffic_config *config)
     for (uint32_t i = 0; i < FLEET_DECODE_MAX; i++) {
         t->fleet.decode[i].socket = -1;
     }
+    /* Ranks of a node that was killed become our children, and so can be waited for. */
+    (void)prctl(PR_SET_CHILD_SUBREAPER, 1);
     int status = prepare(t);
     if (status == CLI_DONE) {
         status = run(t);
     }
     oracle_stop(&t->oracle);
+    reap_all();
     for (uint32_t i = 0; t->requests != NULL && i < t->workload.count; i++) {
         free(t->requests[i].result);
     }

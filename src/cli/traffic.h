@@ -67,6 +67,7 @@ struct traffic {
     uint32_t constant;
     uint32_t queue_head; /* of the oracle, HLG_NONE: empty */
     uint32_t queue_tail;
+    uint32_t backlog; /* results in it */
     bool oracle_busy;
     bool oracle_gone;
     bool node_failed; /* a node ended that should not have */

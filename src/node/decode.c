@@ -425,8 +425,8 @@ static void take_failed(struct engine *e, const struct hlg_report *report)
     HLG_ASSERT(job != NULL);
     const char *reason =
         report->reason <= HLG_REASON_PREEMPTED ? reasons[report->reason] : "unknown reason";
-    (void)snprintf(text, sizeof text, "%s%s%s", reason, report->text[0] == '\0' ? "" : ": ",
-                   report->text);
+    const bool more = report->reason == HLG_REASON_LOCAL || report->reason == HLG_REASON_PROTOCOL;
+    (void)snprintf(text, sizeof text, "%s%s%s", reason, more ? ": " : "", more ? report->text : "");
     send_failed(e, job->number, text);
     job->state = JOB_FAILED;
 }
@@ -521,7 +521,7 @@ static int run(struct engine *e)
                  hlg_error_text(connection));
         return CLI_FAILED;
     }
-    while (!e->node.stop) {
+    while (!e->node.stop && !e->node.interrupted) {
         if (node_wait(&e->node) != CLI_DONE) {
             return CLI_FAILED;
         }
@@ -540,6 +540,9 @@ static int run(struct engine *e)
         ask_waiting(e);
     }
     node_send_stats(&e->node, e->steps);
+    if (e->node.interrupted) {
+        return CLI_INTERRUPTED;
+    }
     return e->node.abandoned ? CLI_FAILED : CLI_DONE;
 }
 

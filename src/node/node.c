@@ -129,23 +129,22 @@ static void take_fabric_log(void *context, const char *sentence)
     }
 }
 
+/* Ctrl-C goes to all processes of a terminal, but is the starter's business where there is one. Ranks
+ * inherit that both are blocked: the leader ends them. */
 static int open_signals(struct node *node)
 {
     sigset_t set;
     (void)sigemptyset(&set);
     (void)sigaddset(&set, SIGINT);
-    if (node->options.control < 0) {
-        (void)sigaddset(&set, SIGTERM);
-    }
-    /* Before any thread and any rank: all inherit it. */
+    (void)sigaddset(&set, SIGTERM);
     (void)sigprocmask(SIG_BLOCK, &set, NULL);
-    node->signals = -1;
-    if (node->options.control < 0) {
-        node->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-        if (node->signals < 0) {
-            node_say(node, "signals cannot be taken: %s", strerror(errno));
-            return CLI_FAILED;
-        }
+    if (node->options.control >= 0) {
+        (void)sigdelset(&set, SIGINT);
+    }
+    node->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (node->signals < 0) {
+        node_say(node, "signals cannot be taken: %s", strerror(errno));
+        return CLI_FAILED;
     }
     return CLI_DONE;
 }
@@ -225,6 +224,9 @@ static int open_messenger(struct node *node)
     config.limits.requests_max = NODE_REQUESTS_MAX;
     config.limits.prompt_bytes_max = NODE_CONTEXT_TOKENS * 4;
     config.limits.message_bytes_max = 1u << 20;
+    /* Forwards pile up while a decode node is slow to take what they made. */
+    config.limits.forwards_max = 1024;
+    config.limits.chunks_max = 8192;
     config.layout = node->layout;
     node_fingerprint(&node->options.config.model, config.fingerprint);
     config.fabric = node->fabric;
