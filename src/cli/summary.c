@@ -227,8 +227,9 @@ void summary_begin(const struct traffic *t)
     }
     print_row(t->out, "provider");
     const struct control_up *up = &t->fleet.decode[0].up;
-    (void)fprintf(t->out, "%s%s%s%s\n", up->provider, up->why[0] == '\0' ? "" : " (", up->why,
-                  up->why[0] == '\0' ? "" : ")");
+    const char *why = strstr(up->why, "chosen by");
+    (void)fprintf(t->out, "%s%s%s\n", up->provider, why == NULL ? "" : ", ",
+                  why == NULL ? "" : why);
     print_row(t->out, "requests");
     (void)fprintf(t->out, "%" PRIu32 ", %" PRIu32 " at a time, %s, seed %" PRIu64 "\n",
                   t->workload.count, t->config.in_flight,

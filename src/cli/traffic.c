@@ -82,6 +82,7 @@ int traffic_config_parse(int key, char *argument, const char *program,
 
 /* ---- Requests ---- */
 
+/* A request failed; `why` NULL: that was said already. */
 static void fail(struct traffic *t, uint32_t number, const char *why)
 {
     struct traffic_request *request = &t->requests[number];
@@ -91,8 +92,21 @@ static void fail(struct traffic *t, uint32_t number, const char *why)
     }
     request->state = TRAFFIC_FAILED;
     t->failed++;
-    if (t->differences_told++ < DIFFERENCES) {
+    if (why != NULL && t->differences_told++ < DIFFERENCES) {
         summary_say(t, "request %" PRIu32 " failed: %s", number, why);
+    }
+}
+
+/* What was not sent never will be. */
+static void fail_pending(struct traffic *t, const char *why)
+{
+    if (t->submit_over) {
+        return;
+    }
+    t->submit_over = true;
+    summary_say(t, "%s: %" PRIu32 " requests are not sent", why, t->workload.count - t->next);
+    while (t->next < t->workload.count) {
+        fail(t, t->next++, NULL);
     }
 }
 
@@ -118,8 +132,8 @@ static bool submit(struct traffic *t)
     const struct workload_request *work = &t->workload.requests[t->next];
     const uint32_t index = choose_member(t);
     if (index == HLG_NONE) {
-        fail(t, t->next++, "no decode node is left to take it");
-        return true;
+        fail_pending(t, "no decode node is left");
+        return false;
     }
     struct member *member = &t->fleet.decode[index];
     *frame = (struct control_submit){
@@ -425,14 +439,6 @@ static bool over(const struct traffic *t)
     return t->in_flight == 0 && verdicts && (t->submit_over || t->next == t->workload.count);
 }
 
-/* Without a prefill node, what was not sent never will be. */
-static void fail_pending(struct traffic *t)
-{
-    while (!t->interrupted && t->next < t->workload.count) {
-        fail(t, t->next++, "it was never sent: the prefill node is gone");
-    }
-}
-
 static void loop(struct traffic *t)
 {
     hlg_time moved = time_now();
@@ -444,9 +450,8 @@ static void loop(struct traffic *t)
             break;
         }
         (void)turn(t);
-        if (t->config.connect == NULL && t->fleet.prefill.state == MEMBER_GONE && !t->submit_over) {
-            t->submit_over = true;
-            fail_pending(t);
+        if (t->fleet.prefill.state == MEMBER_GONE) {
+            fail_pending(t, "the prefill node is gone");
         }
         const uint32_t done = settled(t) + t->in_flight + t->next;
         if (done != before) {

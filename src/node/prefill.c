@@ -254,10 +254,21 @@ static bool end_forward(struct engine *e)
 
 /* ---- Reports ---- */
 
+static const char *const commands[] = {
+    [HLG_COMMAND_RELEASE] = "release",         [HLG_COMMAND_ADMIT] = "admit",
+    [HLG_COMMAND_REJECT] = "reject",           [HLG_COMMAND_CHUNK] = "chunk",
+    [HLG_COMMAND_FORWARD_END] = "forward end", [HLG_COMMAND_FORWARD_ABORT] = "forward abort",
+};
+
 static void take_refused(struct engine *e, const struct hlg_report *report)
 {
-    node_say(&e->node, "request %.*s: the messenger refused command %" PRIu32 ": %s",
-             (int)report->id_bytes, (const char *)report->id, report->command,
+    if (report->error == -HLG_ESTALE) {
+        return; /* the request ended meanwhile, and its own reports say so */
+    }
+    const bool known =
+        report->command < sizeof commands / sizeof commands[0] && commands[report->command] != NULL;
+    node_say(&e->node, "request %.*s: the messenger refused '%s': %s", (int)report->id_bytes,
+             (const char *)report->id, known ? commands[report->command] : "a command",
              hlg_error_text(report->error));
     if (report->command == HLG_COMMAND_ADMIT) {
         struct work *work = find_work(e, report->ticket);
