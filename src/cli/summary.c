@@ -36,6 +36,7 @@ struct totals {
     uint64_t layers_early;
     uint64_t layers_late;
     uint64_t forwards;
+    hlg_time forwards_ns;
     uint64_t pieces_posted;
     uint64_t poisoned;
     bool prefill_known; /* its numbers are */
@@ -99,6 +100,7 @@ static bool make_totals(const struct traffic *t, struct totals *totals)
     totals->layers_early = t->fleet.prefill.stats.layers_early;
     totals->layers_late = t->fleet.prefill.stats.layers_late;
     totals->forwards = t->fleet.prefill.stats.forwards;
+    totals->forwards_ns = t->fleet.prefill.stats.forwards_ns;
     totals->pieces_posted = t->fleet.prefill.stats.pieces_posted;
     for (uint32_t i = 0; i < t->fleet.decode_count; i++) {
         totals->poisoned += t->fleet.decode[i].stats.requests_poisoned;
@@ -367,7 +369,8 @@ static json_t *make_root(const struct traffic *t, const struct totals *totals)
 {
     const bool layers = totals->prefill_known && totals->layers_early + totals->layers_late > 0;
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:I, s:I, "
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, "
+        "s:I, "
         "s:b, s:f}",
         "requests", (json_int_t)settled(t), "completed", (json_int_t)t->verified + t->mismatched,
         "verified", (json_int_t)t->verified, "mismatched", (json_int_t)t->mismatched, "failed",
@@ -379,9 +382,13 @@ static json_t *make_root(const struct traffic *t, const struct totals *totals)
         make_percentiles(&totals->samples[MEASURE_HANDOVER]), measures[MEASURE_EXPOSED].key,
         make_percentiles(&totals->samples[MEASURE_EXPOSED]), "layers_early_ratio",
         layers ? json_real(early_ratio(totals)) : json_null(), "forwards",
-        make_known(totals->prefill_known, totals->forwards), "constant_outputs",
-        (json_int_t)t->constant, "requests_poisoned", (json_int_t)totals->poisoned, "interrupted",
-        t->interrupted ? 1 : 0, "seconds", (double)(t->ended - t->begun) / 1e9);
+        make_known(totals->prefill_known, totals->forwards), "forward_ms",
+        totals->forwards > 0
+            ? json_real((double)totals->forwards_ns / 1e6 / (double)totals->forwards)
+            : json_null(),
+        "constant_outputs", (json_int_t)t->constant, "requests_poisoned",
+        (json_int_t)totals->poisoned, "interrupted", t->interrupted ? 1 : 0, "seconds",
+        (double)(t->ended - t->begun) / 1e9);
 }
 
 int summary_json(const struct traffic *t)

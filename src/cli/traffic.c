@@ -17,7 +17,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define START_NS    (30 * HLG_NS_PER_S) /* until all nodes are up */
+#define START_NS    (60 * HLG_NS_PER_S) /* until all nodes are up */
 #define STALL_NS    (60 * HLG_NS_PER_S) /* without any progress */
 #define STOP_NS     (10 * HLG_NS_PER_S) /* until all nodes have ended */
 #define REAP_NS     (5 * HLG_NS_PER_S)  /* until their ranks have */

@@ -90,6 +90,7 @@ struct control_stats {
     uint64_t layers_early;
     uint64_t layers_late;
     uint64_t forwards;
+    hlg_time forwards_ns; /* that they took, in sum */
     uint64_t requests_poisoned;
 };
 

@@ -539,7 +539,7 @@ static int run(struct engine *e)
         }
         ask_waiting(e);
     }
-    node_send_stats(&e->node, e->steps);
+    node_send_stats(&e->node, e->steps, 0);
     if (e->node.interrupted) {
         return CLI_INTERRUPTED;
     }

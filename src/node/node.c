@@ -392,10 +392,11 @@ void node_announce(struct node *node)
              ranks_lanes(node->ranks), node->provider, node->options.address, port);
 }
 
-void node_send_stats(struct node *node, uint64_t forwards)
+void node_send_stats(struct node *node, uint64_t forwards, hlg_time forwards_ns)
 {
     struct hlg_messenger_stats stats = {.size = sizeof stats};
-    struct control_stats frame = {.head.kind = CONTROL_STATS, .forwards = forwards};
+    struct control_stats frame = {
+        .head.kind = CONTROL_STATS, .forwards = forwards, .forwards_ns = forwards_ns};
     if (hlg_messenger_stats(node->messenger, &stats) == 0) {
         frame.pieces_posted = stats.pieces_posted;
         frame.layers_early = stats.layers_early;

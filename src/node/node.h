@@ -75,7 +75,7 @@ void node_send(struct node *node, const void *frame, size_t bytes);
 /* Send CONTROL_UP, or say it. */
 void node_announce(struct node *node);
 
-/* Send CONTROL_STATS. */
-void node_send_stats(struct node *node, uint64_t forwards);
+/* Send CONTROL_STATS; `forwards` and the time that they took are the engine's. */
+void node_send_stats(struct node *node, uint64_t forwards, hlg_time forwards_ns);
 
 #endif

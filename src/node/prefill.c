@@ -48,6 +48,8 @@ struct engine {
     uint32_t *word_memory;
     uint32_t forward;
     uint64_t forwards;
+    hlg_time forwards_ns; /* that they took, in sum */
+    hlg_time posted;      /* when the present one began */
     uint64_t sent;
     uint64_t stopped;
 };
@@ -214,6 +216,7 @@ static void start_forward(struct engine *e)
         return;
     }
     plant_fabric_forward(&e->node, e->forward);
+    e->posted = node_now();
     ranks_step_post(e->node.ranks, 0);
 }
 
@@ -235,6 +238,7 @@ static bool end_forward(struct engine *e)
         (void)poll(NULL, 0, 1); /* it must not be lost, and the queue is drained all the time */
     }
     e->forwards++;
+    e->forwards_ns += now - e->posted;
     for (uint32_t i = 0; i < NODE_REQUESTS_MAX; i++) {
         struct work *work = &e->works[i];
         if (!work->in_forward) {
@@ -362,7 +366,7 @@ static int run(struct engine *e)
                  e->sent, e->stopped, e->forwards);
         return CLI_INTERRUPTED;
     }
-    node_send_stats(&e->node, e->forwards);
+    node_send_stats(&e->node, e->forwards, e->forwards_ns);
     return e->node.abandoned ? CLI_FAILED : CLI_DONE;
 }
 

@@ -217,12 +217,6 @@ class Nodes(unittest.TestCase):
         self.assertIn("connection refused", result.err)
         self.assertLess(result.seconds, 10)
 
-    def test_a_peer_that_says_nothing(self):
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            result = self.decode(server.getsockname()[1])
-        self.assertEqual(result.status, demo.FAILED, result)
-        self.assertLess(result.seconds, 45)
-
     def test_a_port_in_use(self):
         _, port = self.prefill()
         second = demo.Demo(listen=f"127.0.0.1:{port}", command=("node", "prefill"), provider="net")
@@ -234,6 +228,18 @@ class Nodes(unittest.TestCase):
         for words in ((), ("router",)):
             result = demo.Demo(command=("node", *words)).finish()
             self.assertEqual(result.status, demo.BAD_INPUT, result)
+
+
+class Silent(unittest.TestCase):
+    """Takes as long as the lease: not for the quick tier."""
+
+    def test_a_peer_that_says_nothing(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            result = demo.run(connect=f"127.0.0.1:{server.getsockname()[1]}",
+                              command=("node", "decode"), requests=8, provider="net")
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertIn("no connection", result.err)
+        self.assertLess(result.seconds, 45)
 
 
 if __name__ == "__main__":

@@ -9,16 +9,18 @@ import demo
 
 LAYERS = 4
 FORWARDS_MIN = 100
+REQUESTS = 90
 
 
 class LayersEarly(unittest.TestCase):
     def measure(self, source_tp):
         result = demo.run(
             source_tp=source_tp, target_tp=1, decode_nodes=1, layers=LAYERS, hidden=512,
-            requests=150, in_flight=2, chunk_tokens=64, timeout=200,
+            requests=REQUESTS, in_flight=4, chunk_tokens=64, timeout=200,
         )
-        demo.expect_verified(self, result, 150)
+        demo.expect_verified(self, result, REQUESTS)
         self.assertGreaterEqual(result.json["forwards"], FORWARDS_MIN, result)
+        self.assertGreaterEqual(result.json["forward_ms"] / LAYERS, 2, result)
         return result.json["layers_early_ratio"]
 
     def test_one_rank(self):
