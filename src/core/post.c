@@ -415,6 +415,7 @@ int post_done(struct hlg_prefill *p, const struct hlg_event_done *e, uint32_t *r
     op->done += e->done;
     op->failed += e->failed;
     p->requests[op->request].done += e->done;
+    p->requests[op->request].failed += e->failed;
     *request = op->request;
     /* One that is still offered goes when its last piece is taken and done. */
     if (op->done + op->failed == op->total && op->taken == op->total) {

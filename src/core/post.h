@@ -92,7 +92,8 @@ struct prefill_request {
     uint64_t expected;
     uint64_t posted;
     uint64_t done;
-    uint64_t bytes; /* posted */
+    uint64_t failed; /* pieces that ended in error: they may land all the same, and late */
+    uint64_t bytes;  /* posted */
     uint32_t id_bytes;
     uint8_t id[HLG_REQUEST_ID_BYTES_MAX];
 };

@@ -164,6 +164,20 @@ static void end(struct hlg_prefill *p, struct prefill_request *r)
     p->open_count--;
 }
 
+/*
+ * FENCED vouches for every write of the request: only if all of them completed well. One that ended in
+ * error may land all the same, and later (measured on net and tcp;ofi_rxm: the bytes wait in the
+ * target's socket). Then the session ends instead, and the decoder closes its own endpoints.
+ */
+static void say_fenced(struct hlg_prefill *p, const struct prefill_request *r)
+{
+    if (r->failed == 0) {
+        answer(p, r, HLG_MESSAGE_FENCED, r->posted);
+    } else if (p->sessions.peers[r->peer].serial == r->serial) {
+        sessions_end(&p->sessions, r->peer, SESSION_END_WRITES, -HLG_EIO);
+    }
+}
+
 /* What follows when a request's posting or completions went on. */
 static void settle(struct hlg_prefill *p, struct prefill_request *r)
 {
@@ -179,7 +193,7 @@ static void settle(struct hlg_prefill *p, struct prefill_request *r)
         p->stats.sent++;
         end(p, r);
     } else if (r->state == PREFILL_STOPPING) {
-        answer(p, r, HLG_MESSAGE_FENCED, r->posted);
+        say_fenced(p, r);
         notice(p, r, HLG_NOTICE_FENCED);
         end(p, r);
     }
@@ -355,7 +369,11 @@ static void on_cancel(struct hlg_prefill *p, uint32_t peer, const struct hlg_ans
             return;
         }
     }
-    sessions_note(&p->sessions, HLG_NOTE_CANCEL_UNKNOWN, peer, m->number, 0, 0);
+    sessions_note(&p->sessions, HLG_NOTE_CANCEL_UNKNOWN, peer, m->number, m->session,
+                  session->peer_serial);
+    if (m->session != session->peer_serial) {
+        return; /* of an ended session: this node cannot vouch for what became of its writes */
+    }
     sessions_send(
         &p->sessions, peer,
         &(struct outgoing){.kind = HLG_MESSAGE_FENCED,
@@ -557,7 +575,10 @@ static int on_forward_over(struct hlg_prefill *p, uint32_t number, bool aborted)
     uint32_t forward = layers_find(&p->layers, number);
 
     if (forward == HLG_NONE || p->layers.forwards[forward].ended) {
-        return -HLG_ESTATE;
+        /* over already, by a newer stamp: an end is no news, an abort comes too late */
+        bool known = p->layers.newest != 0 && number != 0 && number <= 0xffffffu &&
+                     !layers_after(number, p->layers.newest);
+        return known && !aborted ? 0 : -HLG_ESTATE;
     }
     for (uint32_t i = 0; aborted && i < p->config.limits.requests_max; i++) {
         if (p->requests[i].state != PREFILL_FREE && *part_of(p, i, forward) == number) {

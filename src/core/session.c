@@ -365,6 +365,7 @@ static void on_hello(struct sessions *s, uint32_t index, const struct hlg_hello 
     }
     peer->node = hello->node;
     peer->incarnation = hello->incarnation;
+    peer->peer_serial = hello->session;
     peer->window_pieces = hello->window_pieces;
     replace(s, index);
     if (peer->state != SESSION_GREETING) {

@@ -32,7 +32,7 @@ enum session_end {
     SESSION_END_FENCE, /* FENCED did not come in time */
     SESSION_END_ASKED, /* by the engine */
     SESSION_END_OUTBOX,
-    SESSION_END_REFUSED,
+    SESSION_END_WRITES, /* writes of ours ended in error: what became of them is not known */
 };
 
 /* A message that waits; what its kind does not use is 0. */
@@ -57,6 +57,7 @@ struct session {
     uint64_t node;
     uint64_t incarnation;
     uint64_t serial;        /* of this session among all of this machine's */
+    uint64_t peer_serial;   /* of the same session among the peer's, as its HELLO says */
     uint64_t last_number;   /* prefill: highest REQUEST number seen */
     uint32_t rails;         /* of each of the peer's lanes */
     uint32_t window_pieces; /* that the peer grants per rail */

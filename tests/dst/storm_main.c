@@ -66,6 +66,7 @@ static void add_faults(struct hlg_loop_stats *sum, const struct hlg_loop_stats *
     sum->kills += one->kills;
     sum->breaks += one->breaks;
     sum->downs += one->downs;
+    sum->lates += one->lates;
     sum->held += one->held;
     sum->taken += one->taken;
 }
@@ -104,12 +105,13 @@ static void print_sums(const struct storm_counts *c, const struct hlg_loop_stats
            (unsigned long long)c->failed[HLG_REASON_PROTOCOL],
            (unsigned long long)c->failed[HLG_REASON_PREEMPTED]);
     printf("faults     delay %llu reorder %llu duplicate %llu refuse %llu partial %llu "
-           "fail-before %llu fail-after %llu drop %llu kill %llu break %llu\n",
+           "fail-before %llu fail-after %llu drop %llu kill %llu break %llu late %llu\n",
            (unsigned long long)f->delays, (unsigned long long)f->reorders,
            (unsigned long long)f->duplicates, (unsigned long long)f->refusals,
            (unsigned long long)f->partials, (unsigned long long)f->fails_before,
            (unsigned long long)f->fails_after, (unsigned long long)f->drops,
-           (unsigned long long)f->kills, (unsigned long long)f->breaks);
+           (unsigned long long)f->kills, (unsigned long long)f->breaks,
+           (unsigned long long)f->lates);
     printf(
         "landings   %llu, pieces %llu, forwards aborted %llu, restarts %llu, window broken %llu\n",
         (unsigned long long)c->landings, (unsigned long long)f->taken,

@@ -228,7 +228,9 @@ static void on_landing(void *context, const struct hlg_loop_landing *landing)
 
     w->counts.landings++;
     check_target(w, landing);
-    check_source(w, landing);
+    if (landing->source != NULL) {
+        check_source(w, landing);
+    }
 }
 
 /* ---- running ------------------------------------------------------------------------------ */

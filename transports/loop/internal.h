@@ -90,6 +90,9 @@ enum fate {
 };
 
 /* One piece of a write, from its posting until its DONE is reported and nothing of it is scheduled. */
+/* Longest piece that can land late; its bytes are kept in a copy, as in a target's socket. */
+#define LATE_BYTES 256u
+
 struct piece {
     bool used;
     bool reported; /* in the source's ring of completions; nothing lands any more if by close */
@@ -99,6 +102,7 @@ struct piece {
     uint8_t fate;
     uint8_t landings; /* still to come */
     bool placed;      /* once at least */
+    bool late;        /* reported failed, yet on its way: lands from its own copy of the bytes */
     uint8_t scheduled;
     int32_t status;       /* of the completion, once known */
     hlg_time lands_until; /* an orphan's last moment */
@@ -114,6 +118,7 @@ struct piece {
     struct place target;
     uint32_t source_node;
     uint32_t next_free;
+    uint8_t copy[LATE_BYTES];
 };
 
 struct side {

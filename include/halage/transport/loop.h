@@ -28,7 +28,7 @@ struct hlg_loop_faults {
     uint32_t duplicate_ppm;   /* of pieces: placed twice, both before its immediate (as EFA does) */
     uint32_t refuse_ppm;      /* of writes: 0 taken, for that peer, for up to refuse_ns_max */
     uint32_t partial_ppm;     /* of writes: a prefix is taken */
-    uint32_t fail_before_ppm; /* of pieces: DONE_WRITE failed, nothing landed */
+    uint32_t fail_before_ppm; /* of pieces: DONE_WRITE failed, nothing landed; half land later */
     uint32_t fail_after_ppm;  /* of pieces: landed, DONE_WRITE failed all the same; half with IMM */
     uint32_t drop_ppm;        /* of pieces: vanishes, no DONE_WRITE; one of its two nodes is killed
                                  within kill_ns_max */
@@ -140,7 +140,7 @@ struct hlg_loop_landing {
     uint32_t target_rail;
     uint8_t *target_base; /* of the target's registration */
     uint64_t target_offset;
-    const uint8_t *source;
+    const uint8_t *source; /* NULL: the bytes had left their source before */
     uint32_t bytes;
     uint32_t imm;
     bool again; /* a second placement of the same bytes */
@@ -172,6 +172,7 @@ struct hlg_loop_stats {
     uint64_t drops;
     uint64_t kills;
     uint64_t breaks;
+    uint64_t lates; /* landings of pieces that had been reported failed */
     uint64_t downs; /* PEER_DOWN events */
 };
 
