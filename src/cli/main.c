@@ -14,6 +14,8 @@ static const struct command {
     int (*run)(int argc, char **argv);
     const char *summary;
 } commands[] = {
+    {"demo", cli_demo, "run a prefill node and decode nodes here, and verify every byte"},
+    {"node", cli_node, "run one node: 'halage node prefill' or 'halage node decode'"},
     {"plan", cli_plan, "print what goes where between two layouts"},
 };
 

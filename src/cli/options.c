@@ -76,6 +76,9 @@ static int report_unknown(const struct argp *options, const char *program, const
     (void)fprintf(stderr, "%s: unknown option '%s'; valid:", program, word);
     for (const struct argp_option *option = options->options; option != NULL && !is_end(option);
          option++) {
+        if ((option->flags & OPTION_HIDDEN) != 0) {
+            continue;
+        }
         if (option->name != NULL) {
             (void)fprintf(stderr, " --%s", option->name);
         } else {

@@ -1,0 +1,167 @@
+#define _GNU_SOURCE /* asprintf(), close_range() */
+#include "fleet.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CONTROL_FD 3 /* in the child */
+#define REAP_MS    10000
+#define WORDS_MAX  (NODE_CONFIG_WORDS + 8)
+
+/* Path of a program beside ours. */
+static void find_sibling(const char *program, char *path, size_t capacity)
+{
+    char self[4096];
+    const ssize_t bytes = readlink("/proc/self/exe", self, sizeof self - 1);
+    self[bytes < 0 ? 0 : bytes] = '\0';
+    char *slash = strrchr(self, '/');
+    if (slash != NULL) {
+        slash[1] = '\0';
+    }
+    (void)snprintf(path, capacity, "%s%s", self, program);
+}
+
+int fleet_exec(const char *program, char **argv)
+{
+    char path[4200];
+    find_sibling(program, path, sizeof path);
+    (void)execv(path, argv);
+    (void)fprintf(stderr, "halage: %s cannot be run: %s\n", path, strerror(errno));
+    return -HLG_EIO;
+}
+
+static _Noreturn void run_child(const char *program, char **argv, int socket, pid_t parent)
+{
+    sigset_t none;
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
+        _exit(1);
+    }
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)signal(SIGINT, SIG_IGN); /* Ctrl-C is for the command, which then stops its nodes */
+    /* Both of these leave it open over exec. */
+    if ((socket == CONTROL_FD ? fcntl(socket, F_SETFD, 0) : dup2(socket, CONTROL_FD)) < 0) {
+        _exit(1);
+    }
+    (void)close_range(CONTROL_FD + 1, ~0u, 0);
+    (void)fleet_exec(program, argv);
+    _exit(1);
+}
+
+static int start(struct member *member, const char *program, const struct node_config *config,
+                 char *const *extra, bool verbose)
+{
+    char *words[WORDS_MAX] = {(char *)(uintptr_t)program};
+    int sockets[2];
+    const int count = node_config_words(config, words + 1);
+    const pid_t parent = getpid();
+    if (count < 0 || control_pair(sockets) != 0) {
+        (void)fprintf(stderr, "halage: %s cannot be started: %s\n", program, strerror(errno));
+        return -HLG_EIO;
+    }
+    int used = 1 + count;
+    words[used++] = (char *)(uintptr_t) "--control-fd=3";
+    for (; *extra != NULL; extra++) {
+        words[used++] = *extra;
+    }
+    words[used] = verbose ? (char *)(uintptr_t) "--verbose" : NULL;
+    (void)fflush(NULL); /* or the child would print it again */
+    member->pid = fork();
+    if (member->pid == 0) {
+        run_child(program, words, sockets[1], parent);
+    }
+    for (int i = 1; i <= count; i++) {
+        free(words[i]);
+    }
+    (void)close(sockets[1]);
+    member->socket = sockets[0];
+    member->state = MEMBER_STARTING;
+    if (member->pid < 0) {
+        (void)fprintf(stderr, "halage: %s cannot be started: %s\n", program, strerror(errno));
+        return -HLG_EIO;
+    }
+    return 0;
+}
+
+int fleet_start_prefill(struct fleet *fleet, const struct node_config *config, bool verbose)
+{
+    static char listen[] = "--listen=127.0.0.1:0";
+    char *extra[] = {listen, NULL};
+    (void)snprintf(fleet->prefill.title, sizeof fleet->prefill.title, "prefill node");
+    return start(&fleet->prefill, "halage-prefill", config, extra, verbose);
+}
+
+int fleet_start_decode(struct fleet *fleet, const struct node_config *config, const char *address,
+                       bool verbose)
+{
+    HLG_ASSERT(fleet->decode_count < FLEET_DECODE_MAX);
+    struct member *member = &fleet->decode[fleet->decode_count++];
+    char *extra[3] = {NULL};
+    (void)snprintf(member->title, sizeof member->title, "decode node %" PRIu32,
+                   fleet->decode_count);
+    int status = -HLG_EIO;
+    if (asprintf(&extra[0], "--connect=%s", address) >= 0 &&
+        asprintf(&extra[1], "--number=%" PRIu32, fleet->decode_count) >= 0) {
+        status = start(member, "halage-decode", config, extra, verbose);
+    }
+    free(extra[0]);
+    free(extra[1]);
+    return status;
+}
+
+struct member *fleet_member(struct fleet *fleet, uint32_t index)
+{
+    if (index == 0) {
+        return &fleet->prefill;
+    }
+    return index <= fleet->decode_count ? &fleet->decode[index - 1] : NULL;
+}
+
+void fleet_reap(struct member *member, char *text, size_t capacity)
+{
+    int status = 0;
+    pid_t reaped = 0;
+    for (int ms = 0; ms < REAP_MS && reaped == 0; ms++) {
+        reaped = waitpid(member->pid, &status, WNOHANG);
+        if (reaped == 0) {
+            (void)poll(NULL, 0, 1);
+        }
+    }
+    if (reaped == 0) {
+        (void)kill(member->pid, SIGKILL);
+        reaped = waitpid(member->pid, &status, 0);
+    }
+    if (WIFSIGNALED(status)) {
+        member->status = 128 + WTERMSIG(status);
+        (void)snprintf(text, capacity, "%s (process %d) was killed by signal %d", member->title,
+                       (int)member->pid, WTERMSIG(status));
+    } else {
+        member->status = WEXITSTATUS(status);
+        (void)snprintf(text, capacity, "%s (process %d) ended with status %d", member->title,
+                       (int)member->pid, member->status);
+    }
+    (void)close(member->socket);
+    member->socket = -1;
+    member->state = MEMBER_GONE;
+}
+
+void fleet_kill(struct fleet *fleet)
+{
+    char text[128];
+    struct member *member = NULL;
+    for (uint32_t i = 0; (member = fleet_member(fleet, i)) != NULL; i++) {
+        if (member->state != MEMBER_NONE && member->state != MEMBER_GONE && member->pid > 0) {
+            (void)kill(member->pid, SIGKILL);
+            fleet_reap(member, text, sizeof text);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+/* `halage node prefill|decode`: one node, for pairs that lie on different machines. */
+#include "cli.h"
+#include "options.h"
+#include "traffic.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum key {
+    KEY_CONNECT = NODE_KEY_OWN,
+};
+
+static const struct argp_option option_table[] = {
+    {"connect", KEY_CONNECT, "HOST:PORT", 0, "The prefill node", 0},
+    NODE_OPTION_ROWS,
+    TRAFFIC_OPTION_ROWS,
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct traffic_config *config = state->input;
+    switch (key) {
+    case KEY_CONNECT:
+        config->connect = argument;
+        return 0;
+    case ARGP_KEY_END:
+        return config->connect != NULL
+                   ? 0
+                   : options_error(state->name, "--connect HOST:PORT must be given");
+    default: /* shared ones, and the many other keys of argp */
+        return traffic_config_parse(key, argument, state->name, config);
+    }
+}
+
+static int run_decode(int argc, char **argv)
+{
+    static char name[] = "halage node decode";
+    const struct argp options = {
+        .options = option_table,
+        .parser = parse,
+        .doc = "Connect to a prefill node, let it prefill requests, decode them, and verify all "
+               "of it against a run in one process.\vModel, seed, page and layout options must "
+               "equal the prefill node's. Exit status: 0 all verified, 1 not, 2 bad options, 3 "
+               "the two nodes cannot work together, 130 interrupted.",
+    };
+    struct traffic_config config;
+    char text[512];
+    argv[0] = name;
+    traffic_config_default(&config, name);
+    if (options_parse(&options, argc, argv, 0, &config) != 0) {
+        return CLI_BAD_INPUT;
+    }
+    node_config_print(&config.node, text, sizeof text);
+    (void)fprintf(stderr, "%s: connect %s %s\n", name, config.connect, text);
+    return traffic_run(&config);
+}
+
+int cli_node(int argc, char **argv)
+{
+    const char *kind = argc > 1 ? argv[1] : "";
+    if (strcmp(kind, "decode") == 0) {
+        return run_decode(argc - 1, argv + 1);
+    }
+    if (strcmp(kind, "prefill") == 0) {
+        (void)fleet_exec("halage-prefill", argv + 1);
+        return CLI_FAILED;
+    }
+    (void)fprintf(stderr, "halage node: %s%s%s; valid: prefill decode\n",
+                  argc > 1 ? "unknown kind '" : "no kind of node", kind, argc > 1 ? "'" : "");
+    return CLI_BAD_INPUT;
+}

@@ -1,0 +1,134 @@
+/*
+ * What a node, or a whole demonstration, runs: the model, its cache, how each side shards it, the
+ * provider. All programs share these options, so that a line copied from one fits the others.
+ */
+#ifndef HALAGE_NODE_CONFIG_H
+#define HALAGE_NODE_CONFIG_H
+
+#include "plant.h"
+
+#include <argp.h>
+#include <halage/message.h>
+#include <halage/plan.h>
+#include <tinylm.h>
+
+/* Keys of the shared options; a program's own keys start at NODE_KEY_OWN. */
+enum node_key {
+    NODE_KEY_MODEL = 0x200,
+    NODE_KEY_KV_HEADS,
+    NODE_KEY_LAYERS,
+    NODE_KEY_HIDDEN,
+    NODE_KEY_PAGE_TOKENS,
+    NODE_KEY_LAYOUT,
+    NODE_KEY_SOURCE_TP,
+    NODE_KEY_TARGET_TP,
+    NODE_KEY_TARGET_DP,
+    NODE_KEY_CHUNK_TOKENS,
+    NODE_KEY_PROVIDER,
+    NODE_KEY_SEED,
+    NODE_KEY_PLANT,
+    NODE_KEY_OWN = 0x300,
+};
+
+/* Rows of a table of struct argp_option. They are in one table because options.h wants that. */
+#define NODE_OPTION_ROWS                                                                           \
+    {"model", NODE_KEY_MODEL, "gqa|mla", 0, "Attention of the model (default gqa)", 0},            \
+        {"kv-heads", NODE_KEY_KV_HEADS, "N", 0, "KV heads of a gqa model (default 4)", 0},         \
+        {"layers", NODE_KEY_LAYERS, "N", 0, "Layers (default 4)", 0},                              \
+        {"hidden",                                                                                 \
+         NODE_KEY_HIDDEN,                                                                          \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Width of the model; more makes each layer cost more (default 64)",                       \
+         0},                                                                                       \
+        {"page-tokens", NODE_KEY_PAGE_TOKENS, "N", 0, "Tokens of a KV page (default 16)", 0},      \
+        {"layout", NODE_KEY_LAYOUT, "hnd|nhd", 0, "Order within a page (default hnd)", 0},         \
+        {"source-tp",                                                                              \
+         NODE_KEY_SOURCE_TP,                                                                       \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Tensor-parallel ranks of a prefill node (default 2)",                                    \
+         0},                                                                                       \
+        {"target-tp",                                                                              \
+         NODE_KEY_TARGET_TP,                                                                       \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Tensor-parallel ranks of a decode pool (default 1)",                                     \
+         0},                                                                                       \
+        {"target-dp",                                                                              \
+         NODE_KEY_TARGET_DP,                                                                       \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Data-parallel pools of a decode node (default 1)",                                       \
+         0},                                                                                       \
+        {"chunk-tokens",                                                                           \
+         NODE_KEY_CHUNK_TOKENS,                                                                    \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Tokens of one prefill forward, over all its requests; 0 or 'unlimited': as many as "     \
+         "fit (default 64)",                                                                       \
+         0},                                                                                       \
+        {"provider",                                                                               \
+         NODE_KEY_PROVIDER,                                                                        \
+         "NAME",                                                                                   \
+         0,                                                                                        \
+         "libfabric's provider: auto, tcp, or libfabric's own name (default auto)",                \
+         0},                                                                                       \
+        {"seed", NODE_KEY_SEED, "N", 0, "Of the weights, the prompts and the lengths (default 1)", \
+         0},                                                                                       \
+    {                                                                                              \
+        "plant", NODE_KEY_PLANT, "FAULT", OPTION_HIDDEN, NULL, 0                                   \
+    }
+
+struct node_config {
+    struct tlm_config model;
+    uint32_t kv_heads; /* as given; the model's own differ for MLA */
+    uint32_t source_tp;
+    uint32_t target_tp;
+    uint32_t target_dp;
+    uint32_t chunk_tokens; /* 0: unlimited */
+    const char *provider;
+    struct plant plant;
+    const char *plant_text; /* as given; NULL: none */
+};
+
+/* Bounds of the engines. */
+enum {
+    NODE_REQUESTS_MAX = 512,  /* open at a time on one node */
+    NODE_SEQUENCES_MAX = 64,  /* of one forward */
+    NODE_CONTEXT_TOKENS = 512 /* longest sequence: prompt and output */
+};
+
+void node_config_default(struct node_config *config);
+
+/*
+ * Take one option. For an argp parser: returns 0, EINVAL (one line was printed) or
+ * ARGP_ERR_UNKNOWN.
+ */
+int node_config_parse(int key, const char *argument, const char *program,
+                      struct node_config *config);
+
+/*
+ * Check what options cannot check one by one.
+ *
+ * text  [capacity] a sentence when the answer is not 0
+ *
+ * Returns 0, -HLG_EINVAL (a value out of range) or -HLG_EPLAN (cannot be sharded, or planned, so).
+ */
+int node_config_check(const struct node_config *config, char *text, size_t capacity);
+
+/* Layout of a prefill node (HLG_ROLE_PREFILL) or a decode node. */
+void node_layout(const struct node_config *config, enum hlg_role role, struct hlg_layout *layout);
+
+/* Hash of all that two nodes must agree on for a KV cache to mean the same on both. */
+void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FINGERPRINT_BYTES]);
+
+/* Words of struct node_config as options, "--name=value". Each is malloc'd: free them all, and the
+ * array's use is the caller's. Returns how many, <= NODE_CONFIG_WORDS, or -HLG_ENOMEM. */
+#define NODE_CONFIG_WORDS 16
+int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS]);
+
+/* The same in one line for people. */
+void node_config_print(const struct node_config *config, char *text, size_t capacity);
+
+#endif

@@ -1,0 +1,608 @@
+/*
+ * halage-decode: a decode node. Its engine hands pages out, asks the prefill node, and holds a
+ * request until the messenger says READY. Then it takes digests of what landed, runs the last prompt
+ * token as the request's first step, and decodes greedily, all requests of a pool in one batch.
+ */
+#include "../cli/cli.h"
+#include "digest.h"
+#include "node.h"
+#include "pages.h"
+
+#include <inttypes.h>
+#include <sample.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *argp_program_version = "halage " HALAGE_VERSION;
+
+#define TTL_NS (120 * HLG_NS_PER_S)
+
+enum job_state {
+    JOB_FREE = 0,
+    JOB_WAITING,  /* for pages */
+    JOB_ASKED,    /* for READY */
+    JOB_DECODING, /* its pages are the engine's */
+    JOB_FAILED,   /* its pages are not the engine's yet */
+};
+
+struct job {
+    enum job_state state;
+    hlg_ticket ticket;
+    uint64_t number;
+    uint64_t arrival; /* first come, first served */
+    uint32_t pool;
+    uint32_t prompt_tokens;
+    uint32_t output_count;
+    uint32_t generated;
+    uint32_t page_count;
+    uint32_t context; /* HLG_NONE: none */
+    bool in_step;
+    hlg_time last_piece;
+    hlg_time ready;
+    hlg_time first_token;
+    uint64_t pieces_counted;
+    uint64_t pieces_expected;
+    uint64_t bytes;
+    uint32_t *pages;  /* [pages of a context] */
+    uint32_t *prompt; /* [NODE_CONTEXT_TOKENS] */
+    uint32_t *tokens; /* [NODE_CONTEXT_TOKENS] */
+    uint64_t *logits; /* [NODE_CONTEXT_TOKENS] digests */
+    uint64_t *landed; /* [tp * layers * planes] */
+    uint64_t contexts[HLG_RANKS_MAX];
+};
+
+struct engine {
+    struct node node;
+    struct pages pages[HLG_RANKS_MAX];    /* of each pool */
+    struct pages contexts[HLG_RANKS_MAX]; /* of each pool */
+    struct job jobs[NODE_REQUESTS_MAX];
+    uint32_t jobs_used; /* those behind were never used */
+    uint32_t *word_memory;
+    uint64_t *long_memory;
+    uint32_t landed_count;
+    uint64_t arrivals;
+    hlg_peer peer;
+    bool peer_up;
+    int refused;  /* exit status for it; 0: not refused */
+    bool planted; /* the planted fault is done */
+    uint64_t steps;
+};
+
+/* ---- Requests ---- */
+
+static struct job *find_job(struct engine *e, hlg_ticket ticket)
+{
+    for (uint32_t i = 0; i < e->jobs_used; i++) {
+        if (e->jobs[i].state >= JOB_ASKED && e->jobs[i].ticket == ticket) {
+            return &e->jobs[i];
+        }
+    }
+    return NULL;
+}
+
+static void send_failed(struct engine *e, uint64_t number, const char *text)
+{
+    struct control_failed frame = {.head.kind = CONTROL_FAILED, .number = number};
+    (void)snprintf(frame.text, sizeof frame.text, "%s", text);
+    node_send(&e->node, &frame, sizeof frame);
+}
+
+/* Poisoned pages are never used again. */
+static void free_job(struct engine *e, struct job *job, bool poisoned)
+{
+    if (!poisoned) {
+        pages_give(&e->pages[job->pool], job->pages, job->page_count);
+        if (job->context != HLG_NONE) {
+            pages_give(&e->contexts[job->pool], &job->context, 1);
+        }
+    }
+    job->page_count = 0;
+    job->context = HLG_NONE;
+    job->state = JOB_FREE;
+}
+
+static void take_submit(struct engine *e, const struct control_submit *frame)
+{
+    uint32_t index = 0;
+    if (!e->peer_up) {
+        send_failed(e, frame->number, "the prefill node is gone");
+        return;
+    }
+    while (index < e->jobs_used && e->jobs[index].state != JOB_FREE) {
+        index++;
+    }
+    if (index == NODE_REQUESTS_MAX) {
+        send_failed(e, frame->number, "too many requests at a time");
+        return;
+    }
+    e->jobs_used = hlg_max_u32(e->jobs_used, index + 1);
+    struct job *job = &e->jobs[index];
+    job->state = JOB_WAITING;
+    job->number = frame->number;
+    job->arrival = e->arrivals++;
+    job->pool = frame->pool;
+    job->prompt_tokens = frame->prompt_tokens;
+    job->output_count = frame->output_count;
+    job->generated = 0;
+    job->page_count = 0;
+    job->context = HLG_NONE;
+    job->in_step = false;
+    memcpy(job->prompt, frame->tokens, frame->prompt_tokens * sizeof *job->prompt);
+}
+
+/* Pages for prompt and output, and a place for the context. */
+static bool take_pages(struct engine *e, struct job *job)
+{
+    const uint32_t page_tokens = e->node.options.config.model.page_tokens;
+    const uint32_t count = hlg_div_ceil(job->prompt_tokens + job->output_count - 1, page_tokens);
+    if (!pages_take(&e->pages[job->pool], job->pages, count)) {
+        return false;
+    }
+    if (job->prompt_tokens > 1 && !pages_take(&e->contexts[job->pool], &job->context, 1)) {
+        job->context = HLG_NONE;
+        pages_give(&e->pages[job->pool], job->pages, count);
+        return false;
+    }
+    job->page_count = count;
+    return true;
+}
+
+/* Ask the prefill node. Returns whether the next one may be tried. */
+static bool ask(struct engine *e, struct job *job)
+{
+    char id[HLG_REQUEST_ID_BYTES_MAX];
+    if (!take_pages(e, job)) {
+        return false;
+    }
+    const uint32_t sent = job->prompt_tokens - 1;
+    struct hlg_submit submit = {
+        .size = sizeof submit,
+        .source_count = 1,
+        .peers = {e->peer},
+        .pool = job->pool,
+        .tokens = job->prompt_tokens,
+        .id_bytes = (uint32_t)snprintf(id, sizeof id, "%" PRIu64, job->number),
+        .id = id,
+        .prompt_bytes = job->prompt_tokens * (uint32_t)sizeof *job->prompt,
+        .prompt = job->prompt,
+        .ttl_ns = TTL_NS,
+    };
+    submit.groups[0] = (struct hlg_page_list){
+        .count = hlg_div_ceil(sent, e->node.options.config.model.page_tokens),
+        .pages = job->pages,
+    };
+    submit.groups[1] = (struct hlg_page_list){
+        .count = job->context == HLG_NONE ? 0 : 1,
+        .pages = &job->context,
+    };
+    const int status = hlg_messenger_submit(e->node.messenger, &submit, &job->ticket);
+    if (status == 0) {
+        job->state = JOB_ASKED;
+        return true;
+    }
+    if (status == -HLG_ELIMIT) {
+        e->node.retry = true;
+        free_job(e, job, false);
+        job->state = JOB_WAITING;
+        return false;
+    }
+    send_failed(e, job->number, hlg_error_text(status));
+    free_job(e, job, false);
+    return true;
+}
+
+/* Ask for those that wait, in order of arrival, as far as a pool's pages go. */
+static void ask_waiting(struct engine *e)
+{
+    for (uint32_t pool = 0; pool < e->node.layout.pools; pool++) {
+        for (;;) {
+            struct job *first = NULL;
+            for (uint32_t i = 0; i < e->jobs_used; i++) {
+                struct job *job = &e->jobs[i];
+                if (job->state == JOB_WAITING && job->pool == pool &&
+                    (first == NULL || job->arrival < first->arrival)) {
+                    first = job;
+                }
+            }
+            if (first == NULL || !ask(e, first)) {
+                break;
+            }
+        }
+    }
+}
+
+/* ---- What landed ---- */
+
+static uint8_t *lane_base(const struct engine *e, uint32_t lane)
+{
+    return hlg_memory_base(ranks_memory(e->node.ranks, lane));
+}
+
+/* A page of one plane of one lane. */
+static uint8_t *landed_page(const struct engine *e, const struct job *job, uint32_t rank,
+                            uint32_t layer, uint32_t plane, uint32_t page)
+{
+    const struct tlm_config *model = &e->node.options.config.model;
+    const uint32_t tp = e->node.layout.tp;
+    return lane_base(e, job->pool * tp + rank) +
+           tlm_plane_offset(model, tp, e->node.layout.groups[0].page_count, layer, plane) +
+           (size_t)job->pages[page] * tlm_page_bytes(model, tp);
+}
+
+/* The context group lies last in a lane's memory. */
+static uint8_t *landed_context(const struct engine *e, const struct job *job, uint32_t rank)
+{
+    const uint64_t bytes = hlg_layout_page_bytes(&e->node.layout, 1);
+    struct hlg_memory *memory = ranks_memory(e->node.ranks, job->pool * e->node.layout.tp + rank);
+    return (uint8_t *)hlg_memory_base(memory) + hlg_memory_bytes(memory) -
+           e->node.layout.groups[1].page_count * bytes + job->context * bytes;
+}
+
+static uint64_t landed_digest(const struct engine *e, const struct job *job, uint32_t rank,
+                              uint32_t layer, uint32_t plane)
+{
+    const struct tlm_config *model = &e->node.options.config.model;
+    uint64_t digest = DIGEST_BEGIN;
+    uint32_t left = job->prompt_tokens - 1;
+    for (uint32_t page = 0; left > 0; page++) {
+        const uint32_t slots = hlg_min_u32(left, model->page_tokens);
+        digest = digest_page(digest, model, e->node.layout.tp,
+                             landed_page(e, job, rank, layer, plane, page), slots);
+        left -= slots;
+    }
+    return digest;
+}
+
+/* A planted fault of this job's memory, once. */
+static void plant(struct engine *e, struct job *job, enum plant_kind kind)
+{
+    const struct plant *fault = &e->node.options.config.plant;
+    const uint32_t rank = fault->rank % e->node.layout.tp;
+    if (e->planted || fault->kind != kind || job->prompt_tokens < 2 ||
+        fault->rank / e->node.layout.tp != job->pool) {
+        return;
+    }
+    uint8_t *byte = kind == PLANT_CONTEXT
+                        ? landed_context(e, job, rank)
+                        : landed_page(e, job, rank, fault->layer, fault->plane, 0);
+    byte[3] ^= 0x80; /* the sign of the first float */
+    e->planted = true;
+}
+
+static void take_digests(struct engine *e, struct job *job)
+{
+    const struct tlm_config *model = &e->node.options.config.model;
+    const uint32_t planes = tlm_planes(model);
+    plant(e, job, PLANT_LANDED);
+    plant(e, job, PLANT_CONTEXT);
+    for (uint32_t rank = 0; rank < e->node.layout.tp; rank++) {
+        for (uint32_t layer = 0; layer < model->layers; layer++) {
+            for (uint32_t plane = 0; plane < planes; plane++) {
+                job->landed[(rank * model->layers + layer) * planes + plane] =
+                    landed_digest(e, job, rank, layer, plane);
+            }
+        }
+        job->contexts[rank] = job->context == HLG_NONE
+                                  ? 0
+                                  : digest_bytes(DIGEST_BEGIN, landed_context(e, job, rank),
+                                                 hlg_layout_page_bytes(&e->node.layout, 1));
+    }
+    plant(e, job, PLANT_LANDED_AFTER);
+}
+
+/* ---- Decode steps ---- */
+
+static void send_result(struct engine *e, const struct job *job)
+{
+    static uint64_t memory[CONTROL_FRAME_BYTES_MAX / sizeof(uint64_t)];
+    struct control_result *frame = (struct control_result *)(void *)memory;
+    *frame = (struct control_result){
+        .head.kind = CONTROL_RESULT,
+        .number = job->number,
+        .pool = job->pool,
+        .output_count = job->output_count,
+        .landed_count = e->landed_count,
+        .tp = e->node.layout.tp,
+        .pieces_counted = job->pieces_counted,
+        .pieces_expected = job->pieces_expected,
+        .bytes = job->bytes,
+        .last_piece = job->last_piece,
+        .ready = job->ready,
+        .first_token = job->first_token,
+    };
+    uint64_t *at = frame->values;
+    memcpy(at, job->logits, job->output_count * sizeof *at);
+    at += job->output_count;
+    memcpy(at, job->landed, e->landed_count * sizeof *at);
+    at += e->landed_count;
+    memcpy(at, job->contexts, frame->tp * sizeof *at);
+    at += frame->tp;
+    memcpy(at, job->tokens, job->output_count * sizeof *job->tokens);
+    node_send(&e->node, frame,
+              control_result_bytes(frame->output_count, frame->landed_count, frame->tp));
+}
+
+static void start_step(struct engine *e, uint32_t pool)
+{
+    if (ranks_step_running(e->node.ranks, pool)) {
+        return;
+    }
+    const struct step *step = ranks_step_begin(e->node.ranks, pool, 0);
+    for (uint32_t i = 0; i < e->jobs_used; i++) {
+        struct job *job = &e->jobs[i];
+        if (job->state != JOB_DECODING || job->pool != pool) {
+            continue;
+        }
+        const uint32_t *token = job->generated == 0 ? &job->prompt[job->prompt_tokens - 1]
+                                                    : &job->tokens[job->generated - 1];
+        const struct tlm_sequence sequence = {
+            .pages = job->pages,
+            .tokens = token,
+            .page_count = job->page_count,
+            .position = job->prompt_tokens - 1 + job->generated,
+            .token_count = 1,
+        };
+        job->in_step = ranks_step_add(e->node.ranks, pool, &sequence, HLG_NONE);
+    }
+    if (step->sequence_count > 0) {
+        e->steps++;
+        ranks_step_post(e->node.ranks, pool);
+    }
+}
+
+/* Returns whether the step, if one ended, went well. */
+static bool end_step(struct engine *e, uint32_t pool)
+{
+    uint32_t index = 0;
+    const struct step *step = ranks_step_take(e->node.ranks, pool);
+    if (step == NULL) {
+        return true;
+    }
+    if (atomic_load(&step->status) != 0) {
+        node_say(&e->node, "a decode step failed with status %" PRId32, atomic_load(&step->status));
+        return false;
+    }
+    const hlg_time now = node_now();
+    for (uint32_t i = 0; i < e->jobs_used; i++) { /* the order in which they were added */
+        struct job *job = &e->jobs[i];
+        if (!job->in_step || job->pool != pool) {
+            continue;
+        }
+        job->in_step = false;
+        job->first_token = job->generated == 0 ? now : job->first_token;
+        job->tokens[job->generated] = step->sampled[index];
+        job->logits[job->generated] = step->logits_hash[index];
+        if (e->node.options.config.plant.kind == PLANT_TOKEN && !e->planted) {
+            job->tokens[job->generated] ^= 1;
+            e->planted = true;
+        }
+        job->generated++;
+        index++;
+        if (job->generated == job->output_count) {
+            send_result(e, job);
+            free_job(e, job, false);
+        }
+    }
+    HLG_ASSERT(index == step->sequence_count);
+    return true;
+}
+
+/* ---- Reports ---- */
+
+static void take_ready(struct engine *e, const struct hlg_report *report)
+{
+    struct job *job = find_job(e, report->ticket);
+    HLG_ASSERT(job != NULL && job->state == JOB_ASKED);
+    job->ready = node_now();
+    job->last_piece = report->last_piece;
+    job->pieces_counted = report->pieces_counted;
+    job->pieces_expected = report->pieces_expected;
+    job->bytes = report->bytes;
+    take_digests(e, job);
+    /* The context's place is the library's until now, the pages were ours since READY. */
+    while (hlg_messenger_release(e->node.messenger, job->ticket) == -HLG_ELIMIT) {
+        (void)poll(NULL, 0, 1);
+    }
+    job->state = JOB_DECODING;
+}
+
+static const char *const reasons[] = {
+    [HLG_REASON_NONE] = "no reason",
+    [HLG_REASON_REJECTED] = "rejected by the prefill node",
+    [HLG_REASON_CANCELLED] = "cancelled",
+    [HLG_REASON_PEER] = "the prefill node is gone",
+    [HLG_REASON_DEADLINE] = "its time ran out",
+    [HLG_REASON_PROTOCOL] = "the two sides disagree",
+    [HLG_REASON_LOCAL] = "this node's own resources failed",
+    [HLG_REASON_PREEMPTED] = "the prefill node gave up its forward pass",
+};
+
+static void take_failed(struct engine *e, const struct hlg_report *report)
+{
+    char text[CONTROL_TEXT_BYTES];
+    struct job *job = find_job(e, report->ticket);
+    HLG_ASSERT(job != NULL);
+    const char *reason =
+        report->reason <= HLG_REASON_PREEMPTED ? reasons[report->reason] : "unknown reason";
+    const bool more = report->reason == HLG_REASON_LOCAL || report->reason == HLG_REASON_PROTOCOL;
+    (void)snprintf(text, sizeof text, "%s%s%s", reason, more ? ": " : "", more ? report->text : "");
+    send_failed(e, job->number, text);
+    job->state = JOB_FAILED;
+}
+
+static void take_back(struct engine *e, const struct hlg_report *report)
+{
+    struct job *job = find_job(e, report->ticket);
+    HLG_ASSERT(job != NULL && job->state == JOB_FAILED);
+    (void)hlg_messenger_release(e->node.messenger, report->ticket);
+    free_job(e, job, report->kind == HLG_NOTICE_POISONED);
+}
+
+static void take_peer_down(struct engine *e, const struct hlg_report *report)
+{
+    const struct control_head frame = {.kind = CONTROL_PEER_DOWN};
+    e->peer_up = false;
+    if (!e->node.stop) {
+        node_say(&e->node, "the prefill node is gone: %s", report->text);
+        node_send(&e->node, &frame, sizeof frame);
+    }
+}
+
+static void take_peer_refused(struct engine *e, const struct hlg_report *report)
+{
+    if (report->refusal.code == HLG_REFUSAL_NONE) {
+        node_say(&e->node, "no connection: %s", report->text);
+        e->refused = CLI_FAILED;
+        return;
+    }
+    node_say(&e->node, "the connection to %s was refused: %s", e->node.options.address,
+             report->text);
+    e->refused = CLI_INFEASIBLE;
+}
+
+static void take_report(struct engine *e, const struct hlg_report *report)
+{
+    switch (report->kind) {
+    case HLG_NOTICE_PEER_UP:
+        e->peer = report->peer;
+        e->peer_up = true;
+        node_announce(&e->node);
+        break;
+    case HLG_NOTICE_PEER_REFUSED:
+        take_peer_refused(e, report);
+        break;
+    case HLG_NOTICE_PEER_DOWN:
+        take_peer_down(e, report);
+        break;
+    case HLG_NOTICE_READY:
+        take_ready(e, report);
+        break;
+    case HLG_NOTICE_FAILED:
+        take_failed(e, report);
+        break;
+    case HLG_NOTICE_RETURNED:
+    case HLG_NOTICE_POISONED:
+        take_back(e, report);
+        break;
+    default: /* ACCEPTED, and those of a prefill node */
+        break;
+    }
+}
+
+static void take_reports(struct engine *e)
+{
+    static struct hlg_report reports[NODE_REPORTS];
+    int count = 0;
+    do {
+        count = hlg_messenger_poll(e->node.messenger, reports, sizeof reports[0], NODE_REPORTS);
+        for (int i = 0; i < count; i++) {
+            take_report(e, &reports[i]);
+        }
+    } while (count == NODE_REPORTS);
+}
+
+static void take_frames(struct engine *e)
+{
+    const struct control_head *head = node_frame(&e->node);
+    while (head != NULL) {
+        if (head->kind == CONTROL_SUBMIT) {
+            take_submit(e, (const struct control_submit *)(const void *)head);
+        }
+        head = node_frame(&e->node);
+    }
+}
+
+static int run(struct engine *e)
+{
+    const int connection = hlg_messenger_connect(e->node.messenger, e->node.options.address);
+    if (connection < 0) {
+        node_say(&e->node, "cannot connect to %s: %s", e->node.options.address,
+                 hlg_error_text(connection));
+        return CLI_FAILED;
+    }
+    while (!e->node.stop && !e->node.interrupted) {
+        if (node_wait(&e->node) != CLI_DONE) {
+            return CLI_FAILED;
+        }
+        take_frames(e);
+        take_reports(e);
+        if (e->refused != 0) {
+            return e->refused;
+        }
+        ask_waiting(e);
+        for (uint32_t pool = 0; pool < e->node.layout.pools; pool++) {
+            if (!end_step(e, pool)) {
+                return CLI_FAILED;
+            }
+            start_step(e, pool);
+        }
+        ask_waiting(e);
+    }
+    node_send_stats(&e->node, e->steps, 0);
+    if (e->node.interrupted) {
+        return CLI_INTERRUPTED;
+    }
+    return e->node.abandoned ? CLI_FAILED : CLI_DONE;
+}
+
+static int make_jobs(struct engine *e)
+{
+    const struct tlm_config *model = &e->node.options.config.model;
+    const uint32_t most = hlg_div_ceil(NODE_CONTEXT_TOKENS, model->page_tokens);
+    const size_t words = most + 2 * (size_t)NODE_CONTEXT_TOKENS;
+    e->landed_count = e->node.layout.tp * model->layers * tlm_planes(model);
+    const size_t longs = NODE_CONTEXT_TOKENS + e->landed_count;
+    bool good = true;
+    e->word_memory = calloc(NODE_REQUESTS_MAX * words, sizeof *e->word_memory);
+    e->long_memory = calloc(NODE_REQUESTS_MAX * longs, sizeof *e->long_memory);
+    for (uint32_t pool = 0; pool < e->node.layout.pools && good; pool++) {
+        good = pages_init(&e->pages[pool], e->node.layout.groups[0].page_count) &&
+               pages_init(&e->contexts[pool], e->node.layout.groups[1].page_count);
+    }
+    if (!good || e->word_memory == NULL || e->long_memory == NULL) {
+        node_say(&e->node, "no memory");
+        return CLI_FAILED;
+    }
+    for (uint32_t i = 0; i < NODE_REQUESTS_MAX; i++) {
+        struct job *job = &e->jobs[i];
+        job->pages = e->word_memory + i * words;
+        job->prompt = job->pages + most;
+        job->tokens = job->prompt + NODE_CONTEXT_TOKENS;
+        job->logits = e->long_memory + i * longs;
+        job->landed = job->logits + NODE_CONTEXT_TOKENS;
+    }
+    return CLI_DONE;
+}
+
+int main(int argc, char **argv)
+{
+    static char title[] = "halage node decode";
+    static struct engine engine;
+    struct node *node = &engine.node;
+    argv[0] = title;
+    if (node_options_parse(&node->options, HLG_ROLE_DECODE, argc, argv) != 0) {
+        return CLI_BAD_INPUT;
+    }
+    if (node->options.control < 0 || node->options.address == NULL) {
+        (void)fprintf(stderr,
+                      "halage-decode is started by 'halage demo' and 'halage node decode'\n");
+        return CLI_BAD_INPUT;
+    }
+    node->sample = tlm_sample_greedy;
+    int status = node_start(node, HLG_ROLE_DECODE);
+    if (status == CLI_DONE) {
+        status = make_jobs(&engine);
+    }
+    if (status == CLI_DONE) {
+        status = run(&engine);
+    }
+    node_stop(node);
+    for (uint32_t pool = 0; pool < HLG_RANKS_MAX; pool++) {
+        pages_fini(&engine.pages[pool]);
+        pages_fini(&engine.contexts[pool]);
+    }
+    free(engine.word_memory);
+    free(engine.long_memory);
+    return status;
+}

@@ -1,0 +1,407 @@
+#define _GNU_SOURCE /* signalfd() */
+#include "node.h"
+
+#include "../cli/cli.h"
+#include "../cli/options.h"
+#include "plant_fabric.h"
+
+#include <halage/prefill.h>
+#include <halage/refusal.h>
+#include <halage/transport/ofi.h>
+
+#include <errno.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <time.h>
+#include <unistd.h>
+
+enum key {
+    KEY_LISTEN = NODE_KEY_OWN,
+    KEY_CONNECT,
+    KEY_CONTROL,
+    KEY_NUMBER,
+    KEY_VERBOSE,
+};
+
+static const struct argp_option prefill_options[] = {
+    {"listen", KEY_LISTEN, "HOST:PORT", 0,
+     "Where decode nodes connect; :PORT is all addresses, port 0 any (default :7700)", 0},
+    NODE_OPTION_ROWS,
+    {"verbose", KEY_VERBOSE, NULL, 0, "Show the messenger's log", 0},
+    {"control-fd", KEY_CONTROL, "FD", OPTION_HIDDEN, NULL, 0},
+    {0},
+};
+
+static const struct argp_option decode_options[] = {
+    {"connect", KEY_CONNECT, "HOST:PORT", 0, "The prefill node", 0},
+    NODE_OPTION_ROWS,
+    {"verbose", KEY_VERBOSE, NULL, 0, "Show the messenger's log", 0},
+    {"control-fd", KEY_CONTROL, "FD", OPTION_HIDDEN, NULL, 0},
+    {"number", KEY_NUMBER, "N", OPTION_HIDDEN, NULL, 0},
+    {0},
+};
+
+static error_t parse(int key, char *argument, struct argp_state *state)
+{
+    struct node_options *options = state->input;
+    uint32_t number = 0;
+    switch (key) {
+    case KEY_LISTEN:
+    case KEY_CONNECT:
+        options->address = argument;
+        return 0;
+    case KEY_VERBOSE:
+        options->verbose = true;
+        return 0;
+    case KEY_CONTROL:
+        if (!options_u32(argument, &number) || number > INT32_MAX) {
+            return options_error(state->name, "--control-fd: '%s': no descriptor", argument);
+        }
+        options->control = (int)number;
+        return 0;
+    case KEY_NUMBER:
+        return options_u32(argument, &options->number)
+                   ? 0
+                   : options_error(state->name, "--number: '%s': no number", argument);
+    case ARGP_KEY_ARG:
+        return options_error(state->name,
+                             "unknown argument '%s'; there are only options, see --help", argument);
+    default: /* shared ones, and the many other keys of argp */
+        return node_config_parse(key, argument, state->name, &options->config);
+    }
+}
+
+int node_options_parse(struct node_options *options, enum hlg_role role, int argc, char **argv)
+{
+    const struct argp table = {
+        .options = role == HLG_ROLE_PREFILL ? prefill_options : decode_options,
+        .parser = parse,
+        .doc = role == HLG_ROLE_PREFILL
+                   ? "Prefill prompts for decode nodes, and write their KV caches there."
+                   : "Decode what a prefill node prefilled. Started by halage.",
+    };
+    *options = (struct node_options){.control = -1, .program = argv[0]};
+    node_config_default(&options->config);
+    return options_parse(&table, argc, argv, 0, options) == 0 ? 0 : CLI_BAD_INPUT;
+}
+
+hlg_time node_now(void)
+{
+    struct timespec now;
+    HLG_ASSERT(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
+    return (hlg_time)now.tv_sec * HLG_NS_PER_S + (hlg_time)now.tv_nsec;
+}
+
+void node_say(const struct node *node, const char *format, ...)
+{
+    struct control_text frame = {.head.kind = CONTROL_TEXT};
+    char line[CONTROL_TEXT_BYTES - sizeof node->title - 2];
+    va_list arguments;
+    va_start(arguments, format);
+    (void)vsnprintf(line, sizeof line, format, arguments);
+    va_end(arguments);
+    (void)snprintf(frame.text, sizeof frame.text, "%.23s: %s", node->title, line);
+    if (node->options.control < 0 ||
+        control_send(node->options.control, &frame, sizeof frame, true) != 1) {
+        (void)fprintf(stderr, "halage: %s\n", frame.text);
+    }
+}
+
+static void take_log(void *context, enum hlg_log_level level, const char *line)
+{
+    const struct node *node = context;
+    node_say(node, "%s: %s", hlg_log_level_text(level), line);
+}
+
+static void take_fabric_log(void *context, const char *sentence)
+{
+    struct node *node = context;
+    if (node->why[0] == '\0') {
+        (void)snprintf(node->why, sizeof node->why, "%s", sentence);
+    }
+    if (node->options.verbose) {
+        node_say(node, "%s", sentence);
+    }
+}
+
+/* Ctrl-C goes to all processes of a terminal, but is the starter's business where there is one. Ranks
+ * inherit that both are blocked: the leader ends them. */
+static int open_signals(struct node *node)
+{
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    if (node->options.control >= 0) {
+        (void)sigdelset(&set, SIGINT);
+    }
+    node->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (node->signals < 0) {
+        node_say(node, "signals cannot be taken: %s", strerror(errno));
+        return CLI_FAILED;
+    }
+    return CLI_DONE;
+}
+
+static int open_fabric(struct node *node)
+{
+    char text[256] = "";
+    struct hlg_transport_caps caps;
+    const struct hlg_ofi_config config = {
+        .provider = node->options.config.provider,
+        .log = take_fabric_log,
+        .log_context = node,
+    };
+    const int status = hlg_ofi_open(&config, &node->fabric, text, sizeof text);
+    if (status != 0) {
+        node_say(node, "%s", text);
+        return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
+    }
+    node->fabric->query(node->fabric, &caps);
+    memcpy(node->provider, caps.provider, sizeof node->provider);
+    node->provider[sizeof node->provider - 1] = '\0';
+    return plant_fabric_wrap(node) ? CLI_DONE : CLI_FAILED;
+}
+
+/* Places of all lanes; a planted fault moves one of them. */
+static int add_places(struct node *node)
+{
+    const struct plant *plant = &node->options.config.plant;
+    const uint32_t token_bytes = node->layout.groups[0].head_bytes;
+    for (uint32_t lane = 0; lane < hlg_layout_lanes(&node->layout); lane++) {
+        const int count = hlg_places_linear(&node->layout, lane, NULL, 0, NULL);
+        struct hlg_place *places = calloc((size_t)(count > 0 ? count : 1), sizeof *places);
+        int status = places == NULL || count <= 0 ? -HLG_ENOMEM : 0;
+        if (status == 0) {
+            (void)hlg_places_linear(&node->layout, lane, places, (uint32_t)count, NULL);
+        }
+        for (int i = 0; i < count && status == 0; i++) {
+            if (plant->kind == PLANT_OFFSET && node->role == HLG_ROLE_DECODE &&
+                places[i].group == 0 && lane == plant->rank && places[i].layer == plant->layer &&
+                places[i].plane == plant->plane) {
+                places[i].offset += token_bytes;
+            }
+            status = hlg_messenger_place_add(node->messenger, &places[i]);
+        }
+        free(places);
+        if (status != 0) {
+            return status;
+        }
+    }
+    return 0;
+}
+
+static int add_memory(struct node *node)
+{
+    int status = 0;
+    for (uint32_t lane = 0; lane < ranks_lanes(node->ranks) && status >= 0; lane++) {
+        struct hlg_memory *memory = ranks_memory(node->ranks, lane);
+        status = hlg_messenger_region_add(node->messenger, lane, hlg_memory_base(memory),
+                                          hlg_memory_bytes(memory));
+    }
+    if (status >= 0) {
+        status = add_places(node);
+    }
+    if (status == 0 && node->role == HLG_ROLE_PREFILL) {
+        HLG_ASSERT(hlg_prefill_words(&node->layout) == 1);
+        status = hlg_messenger_counter_watch(node->messenger, 0, plant_fabric_word(node));
+    }
+    return status;
+}
+
+static int open_messenger(struct node *node)
+{
+    char text[256] = "";
+    struct hlg_messenger_config config;
+    hlg_messenger_config_default(&config);
+    config.role = node->role;
+    config.limits.requests_max = NODE_REQUESTS_MAX;
+    config.limits.prompt_bytes_max = NODE_CONTEXT_TOKENS * 4;
+    config.limits.message_bytes_max = 1u << 20;
+    /* Forwards pile up while a decode node is slow to take what they made. */
+    config.limits.forwards_max = 1024;
+    config.limits.chunks_max = 8192;
+    config.layout = node->layout;
+    node_fingerprint(&node->options.config.model, config.fingerprint);
+    config.fabric = node->fabric;
+    config.listen = node->role == HLG_ROLE_PREFILL ? node->options.address : NULL;
+    config.log = take_log;
+    config.log_context = node;
+    config.log_level = node->options.verbose ? HLG_LOG_INFO : HLG_LOG_ERROR;
+    if (hlg_messenger_create(&config, &node->messenger, text, sizeof text) != 0) {
+        node->messenger = NULL;
+        node_say(node, "%s", text);
+        return CLI_FAILED;
+    }
+    int status = add_memory(node);
+    if (status == 0) {
+        status = hlg_messenger_start(node->messenger);
+    }
+    if (status != 0) {
+        node_say(node, "the messenger does not start: %s (%s)",
+                 hlg_messenger_error(node->messenger), hlg_error_text(status));
+        return CLI_FAILED;
+    }
+    return CLI_DONE;
+}
+
+static void set_fds(struct node *node)
+{
+    node->fds[0] = (struct pollfd){.fd = hlg_messenger_fd(node->messenger), .events = POLLIN};
+    node->fds[1] = (struct pollfd){.fd = node->options.control, .events = POLLIN};
+    node->fds[2] = (struct pollfd){.fd = node->signals, .events = POLLIN};
+    node->fd_count = 3 + ranks_poll_fds(node->ranks, node->fds + 3, 2 * HLG_RANKS_MAX);
+}
+
+int node_start(struct node *node, enum hlg_role role)
+{
+    char text[HLG_REFUSAL_TEXT_BYTES];
+    struct node_config *config = &node->options.config;
+    node->role = role;
+    if (role == HLG_ROLE_PREFILL) {
+        (void)snprintf(node->title, sizeof node->title, "prefill node");
+    } else {
+        (void)snprintf(node->title, sizeof node->title, "decode node %" PRIu32,
+                       node->options.number);
+    }
+    const int sound = node_config_check(config, text, sizeof text);
+    if (sound != 0) {
+        node_say(node, "%s", text);
+        return sound == -HLG_EPLAN ? CLI_INFEASIBLE : CLI_BAD_INPUT;
+    }
+    node_layout(config, role, &node->layout);
+    int status = open_signals(node);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    const struct ranks_config ranks = {
+        .model = &config->model,
+        .layout = &node->layout,
+        .prefill = role == HLG_ROLE_PREFILL,
+        .sample = node->sample,
+    };
+    if (ranks_start(&ranks, &node->ranks, text, sizeof text) != 0) {
+        node->ranks = NULL;
+        node_say(node, "%s", text);
+        return CLI_FAILED;
+    }
+    status = open_fabric(node);
+    if (status == CLI_DONE) {
+        status = open_messenger(node);
+    }
+    if (status == CLI_DONE) {
+        set_fds(node);
+    }
+    return status;
+}
+
+void node_stop(struct node *node)
+{
+    hlg_messenger_destroy(node->messenger);
+    if (node->fabric != NULL) {
+        plant_fabric_unwrap(node);
+        hlg_ofi_close(node->fabric);
+    }
+    ranks_stop(node->ranks);
+    if (node->signals > 0) {
+        (void)close(node->signals);
+    }
+}
+
+int node_wait(struct node *node)
+{
+    char text[128];
+    struct signalfd_siginfo signal;
+    const int timeout_ms = node->retry ? 1 : -1;
+    node->retry = false;
+    int ready = 0;
+    do {
+        ready = poll(node->fds, node->fd_count, timeout_ms);
+    } while (ready < 0 && errno == EINTR);
+    HLG_ASSERT(ready >= 0);
+    if (node->signals >= 0 && read(node->signals, &signal, sizeof signal) == sizeof signal) {
+        node->interrupted = true;
+    }
+    for (uint32_t i = 0; i < ranks_lanes(node->ranks); i++) {
+        const struct pollfd *fd = &node->fds[3 + node->layout.pools + i];
+        if (fd->revents != 0) {
+            /* The socket may end a moment before the process can be waited for. */
+            while (!ranks_dead(node->ranks, text, sizeof text)) {
+                (void)poll(NULL, 0, 1);
+            }
+            node_say(node, "%s; the node cannot go on", text);
+            return CLI_FAILED;
+        }
+    }
+    return CLI_DONE;
+}
+
+const struct control_head *node_frame(struct node *node)
+{
+    if (node->options.control < 0 || node->stop) {
+        return NULL;
+    }
+    const int bytes = control_receive(node->options.control, node->frame);
+    if (bytes == 0) {
+        node->stop = true;
+        node->abandoned = true;
+    }
+    if (bytes < (int)sizeof(struct control_head)) {
+        return NULL;
+    }
+    const struct control_head *head = (const struct control_head *)(const void *)node->frame;
+    if (head->kind == CONTROL_STOP) {
+        node->stop = true;
+    }
+    return head;
+}
+
+void node_send(struct node *node, const void *frame, size_t bytes)
+{
+    if (node->options.control >= 0 &&
+        control_send(node->options.control, frame, bytes, true) != 1) {
+        node->stop = true;
+        node->abandoned = true;
+    }
+}
+
+void node_announce(struct node *node)
+{
+    struct control_up up = {
+        .head.kind = CONTROL_UP,
+        .processes = ranks_lanes(node->ranks) + 1,
+    };
+    const int port = hlg_messenger_port(node->messenger);
+    up.port = port > 0 ? (uint32_t)port : 0;
+    memcpy(up.provider, node->provider, sizeof up.provider);
+    memcpy(up.why, node->why, sizeof up.why);
+    if (node->options.control >= 0) {
+        node_send(node, &up, sizeof up);
+        return;
+    }
+    char text[512];
+    node_config_print(&node->options.config, text, sizeof text);
+    node_say(node, "%s", text);
+    node_say(node, "%" PRIu32 " ranks, provider %s, listening on %s, port %d",
+             ranks_lanes(node->ranks), node->provider, node->options.address, port);
+}
+
+void node_send_stats(struct node *node, uint64_t forwards, hlg_time forwards_ns)
+{
+    struct hlg_messenger_stats stats = {.size = sizeof stats};
+    struct control_stats frame = {
+        .head.kind = CONTROL_STATS, .forwards = forwards, .forwards_ns = forwards_ns};
+    if (hlg_messenger_stats(node->messenger, &stats) == 0) {
+        frame.pieces_posted = stats.pieces_posted;
+        frame.layers_early = stats.layers_early;
+        frame.layers_late = stats.layers_late;
+        frame.requests_poisoned = stats.requests_poisoned;
+    }
+    node_send(node, &frame, sizeof frame);
+}

@@ -1,0 +1,81 @@
+/*
+ * What the two node programs share: the leader of a node. It starts the ranks, then the fabric and
+ * the messenger, and waits for whatever comes first: a report, a finished step, a frame from the
+ * command that started it, a signal, the death of a rank.
+ */
+#ifndef HALAGE_NODE_NODE_H
+#define HALAGE_NODE_NODE_H
+
+#include "config.h"
+#include "control.h"
+#include "ranks.h"
+
+#include <halage/messenger.h>
+#include <poll.h>
+
+#define NODE_REPORTS 32u /* taken at a time */
+
+struct node_options {
+    struct node_config config;
+    const char *program; /* for messages about options */
+    const char *address; /* to listen on, or to connect to */
+    uint32_t number;     /* of a decode node, for messages */
+    int control;         /* socket to the command that started it; -1: none */
+    bool verbose;        /* the messenger's log at level info */
+};
+
+struct node {
+    struct node_options options;
+    char title[24]; /* "prefill node", "decode node 2" */
+    enum hlg_role role;
+    struct hlg_layout layout;
+    struct ranks *ranks;
+    struct hlg_fabric *fabric;
+    void *fabric_owned; /* a decorator of a planted fault; NULL: none */
+    struct hlg_messenger *messenger;
+    char provider[16];
+    char why[CONTROL_WHY_BYTES]; /* first sentence of the fabric, on its choice */
+    /* Decode: chooses a token. Set before node_start(); prefill never samples. */
+    uint32_t (*sample)(const float *logits, uint32_t vocab);
+    _Atomic uint32_t plant_word; /* of a planted fault: progress that lies */
+    int signals;                 /* signalfd; -1: signals are the starter's business */
+    bool interrupted;
+    bool stop;      /* the starter asked for it, or is gone */
+    bool abandoned; /* the starter is gone */
+    bool retry;     /* a queue was full: look again soon */
+    struct pollfd fds[3 + 2 * HLG_RANKS_MAX];
+    uint32_t fd_count;
+    uint64_t frame[CONTROL_FRAME_BYTES_MAX / sizeof(uint64_t)];
+};
+
+/* Parse the command line of a node program. Returns 0 or CLI_BAD_INPUT. */
+int node_options_parse(struct node_options *options, enum hlg_role role, int argc, char **argv);
+
+/* Start everything. Returns an enum cli_exit; one line was said unless it is CLI_DONE. node_stop()
+ * follows in any case. `node` is zeroed but for options. */
+int node_start(struct node *node, enum hlg_role role);
+void node_stop(struct node *node);
+
+/* Say one line to people: through the starter, or on stderr. */
+__attribute__((format(printf, 2, 3))) void node_say(const struct node *node, const char *format,
+                                                    ...);
+
+/* Nanoseconds of the clock that all processes of this machine share. */
+hlg_time node_now(void);
+
+/* Wait. Returns CLI_DONE, or CLI_FAILED after a line when a rank is dead. */
+int node_wait(struct node *node);
+
+/* The next frame from the starter, in node->frame; NULL: none. Sets node->stop at the end. */
+const struct control_head *node_frame(struct node *node);
+
+/* Send a frame to the starter; nothing where there is none. */
+void node_send(struct node *node, const void *frame, size_t bytes);
+
+/* Send CONTROL_UP, or say it. */
+void node_announce(struct node *node);
+
+/* Send CONTROL_STATS; `forwards` and the time that they took are the engine's. */
+void node_send_stats(struct node *node, uint64_t forwards, hlg_time forwards_ns);
+
+#endif

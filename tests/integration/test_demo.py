@@ -1,0 +1,95 @@
+#!/usr/bin/env python3
+"""`halage demo` in small: one pair of nodes first, then each thing that may vary, over both
+providers. Everything must be verified against a run in one process."""
+
+import json
+import subprocess
+import unittest
+
+import demo
+
+PROVIDERS = ("net", "tcp;ofi_rxm")
+
+
+class Variants(unittest.TestCase):
+    def verify(self, requests=8, **values):
+        values = {"decode_nodes": 1, "provider": "net", **values}
+        result = demo.run(requests=requests, **values)
+        demo.expect_verified(self, result, requests)
+        return result
+
+    def test_one_rank_writes_to_one_rank(self):
+        for provider in PROVIDERS:
+            with self.subTest(provider=provider):
+                result = self.verify(source_tp=1, target_tp=1, provider=provider)
+                self.assertEqual(result.json["provider"], provider)
+
+    def test_latents_go_from_eight_ranks_to_eight_pools(self):
+        self.verify(model="mla", source_tp=8, target_tp=1, target_dp=8)
+
+    def test_fewer_ranks_decode(self):
+        self.verify(source_tp=4, target_tp=2, provider="tcp;ofi_rxm")
+
+    def test_more_ranks_decode(self):
+        self.verify(source_tp=2, target_tp=4)
+
+    def test_ranks_share_no_divisor(self):
+        self.verify(source_tp=3, target_tp=2, kv_heads=6)
+
+    def test_replicated_heads(self):
+        self.verify(source_tp=8, target_tp=2, kv_heads=2, provider="tcp;ofi_rxm")
+
+    def test_tokens_before_heads_in_pages_of_one(self):
+        self.verify(layout="nhd", page_tokens=1, source_tp=2, target_tp=1)
+
+    def test_tokens_before_heads_when_heads_are_cut(self):
+        self.verify(layout="nhd", source_tp=1, target_tp=2, kv_heads=4)
+
+    def test_chunks_of_one_token(self):
+        self.verify(requests=4, chunk_tokens=1, source_tp=1)
+
+    def test_chunks_that_end_within_pages(self):
+        self.verify(chunk_tokens=7)
+
+    def test_whole_prompts(self):
+        self.verify(chunk_tokens="unlimited", decode_nodes=3, provider="tcp;ofi_rxm")
+
+    def test_other_seeds_give_other_requests(self):
+        first = self.verify(seed=1)
+        second = self.verify(seed=2)
+        self.assertNotEqual(first.json["kv_bytes"], second.json["kv_bytes"])
+
+    def test_a_trace_gives_the_lengths(self):
+        directory = self.enterContext(demo.tempfile.TemporaryDirectory())
+        trace = demo.pathlib.Path(directory) / "trace.csv"
+        rows = ["TIMESTAMP,ContextTokens,GeneratedTokens", "t,1000,20", "t,24,1000", "t,1,1"]
+        trace.write_text("\n".join(rows) + "\n")
+        result = demo.run(requests=200, trace=trace, decode_nodes=1)
+        demo.expect_verified(self, result, 3)
+
+    def test_json_on_stdout_leaves_it_to_json(self):
+        result = subprocess.run(
+            [demo.HALAGE, "demo", "--json=-", "--requests=3", "--decode-nodes=1"],
+            capture_output=True, text=True, timeout=60, check=True,
+        )
+        values = json.loads(result.stdout)
+        self.assertEqual(values["verified"], 3)
+        for name in ("ttft_ms", "handover_ms", "exposed_transfer_ms"):
+            self.assertEqual(sorted(values[name]), ["p50", "p90", "p99"])
+            self.assertLessEqual(values[name]["p50"], values[name]["p99"])
+        self.assertIn("layers_early_ratio", values)
+        self.assertIn("3 verified", result.stderr)
+
+
+class Prefill(unittest.TestCase):
+    def test_no_sampler_is_linked_into_it(self):
+        names = subprocess.run(
+            ["nm", demo.BIN / "halage-prefill"], capture_output=True, text=True, check=True
+        ).stdout
+        self.assertIn("tlm_forward", names)
+        for name in ("tlm_sample", "greedy", "tlm_reference"):
+            self.assertNotIn(name, names)
+
+
+if __name__ == "__main__":
+    unittest.main()

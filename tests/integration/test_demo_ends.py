@@ -1,0 +1,246 @@
+#!/usr/bin/env python3
+"""How the demo ends when it cannot end well: nodes and ranks killed, Ctrl-C, bad options, nodes that
+cannot work together. Each time: no hang, a sentence, a status, and nothing left behind."""
+
+import os
+import pathlib
+import re
+import signal
+import socket
+import tempfile
+import unittest
+
+import demo
+
+
+class Kills(unittest.TestCase):
+    def kill(self, text, rank=False, number=signal.SIGKILL, requests=100000, **values):
+        """Kill a process of a demo that would run for long."""
+        run = demo.Demo(requests=requests, provider="net", **values)
+        victim = run.find(text, rank=rank)
+        run.wait_line("requests    ")
+        others = list(run.descendants())
+        while run.process.poll() is None and not self.is_busy(run):
+            pass
+        os.kill(victim, number)
+        return run, victim, others
+
+    @staticmethod
+    def is_busy(run):
+        """The demo is some way into its requests once a tenth of a second has gone by."""
+        demo.time.sleep(0.1)
+        return True
+
+    def expect_clean(self, others):
+        self.assertEqual(demo.alive(others), [])
+
+    def expect_sums(self, result):
+        values = result.json
+        self.assertEqual(values["requests"], values["completed"] + values["failed"], result)
+        self.assertEqual(values["mismatched"], 0, result)
+
+    def test_a_prefill_node(self):
+        run, victim, others = self.kill("halage-prefill")
+        result = run.finish()
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertIn(f"prefill node (process {victim}) was killed by signal 9", result.err)
+        self.assertIn("the prefill node is gone", result.err)
+        self.expect_sums(result)
+        self.assertEqual(result.json["requests"], 100000)
+        self.expect_clean(others)
+
+    def test_a_rank_of_a_prefill_node(self):
+        run, victim, others = self.kill("halage-prefill", rank=True)
+        result = run.finish()
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertRegex(result.err, rf"rank \d \(process {victim}\) was killed by signal 9")
+        self.expect_clean(others)
+
+    def test_a_decode_node_and_the_rest_goes_on(self):
+        run, victim, others = self.kill("--number=2", requests=80)
+        result = run.finish()
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertIn(f"decode node 2 (process {victim}) was killed by signal 9", result.err)
+        self.expect_sums(result)
+        self.assertEqual(result.json["requests"], 80)
+        self.assertGreaterEqual(result.json["verified"], 70, result)
+        self.expect_clean(others)
+
+    def test_a_rank_of_a_decode_node(self):
+        run, victim, others = self.kill("--number=1", rank=True, requests=80)
+        result = run.finish()
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertRegex(result.err, rf"rank \d \(process {victim}\) was killed by signal 9")
+        self.assertGreaterEqual(result.json["verified"], 70, result)
+        self.expect_clean(others)
+
+    def test_the_only_decode_node(self):
+        run, victim, others = self.kill("--number=1", decode_nodes=1, requests=1000)
+        result = run.finish()
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertIn(f"(process {victim}) was killed", result.err)
+        self.assertIn("no decode node is left", result.err)
+        self.expect_clean(others)
+
+    def test_the_demo_itself(self):
+        run = demo.Demo(requests=100000, provider="net")
+        run.find("--number=3")
+        others = list(run.descendants())
+        run.signal(signal.SIGKILL)
+        run.finish()
+        due = demo.time.monotonic() + 10
+        while demo.alive(others) and demo.time.monotonic() < due:
+            demo.time.sleep(0.01)
+        self.expect_clean(others)
+
+    def test_control_c_reports_what_was_done(self):
+        run = demo.Demo(requests=100000, provider="net")
+        run.wait_line("requests    ")
+        others = list(run.descendants())
+        demo.time.sleep(0.5)
+        run.interrupt()
+        result = run.finish()
+        self.assertEqual(result.status, demo.INTERRUPTED, result)
+        self.assertTrue(result.json["interrupted"])
+        self.assertGreater(result.json["verified"], 0)
+        self.assertEqual(result.json["failed"], 0, result)
+        self.assertIn("interrupted", result.out)
+        self.expect_clean(others)
+
+    def test_nothing_has_a_name_in_shared_memory_or_tmp(self):
+        before = set(os.listdir("/dev/shm"))
+        run = demo.Demo(requests=100000, provider="net")
+        run.wait_line("requests    ")
+        victim = run.find("halage-prefill")
+        os.kill(victim, signal.SIGKILL)
+        run.finish()
+        self.assertEqual(set(os.listdir("/dev/shm")) - before, set())
+
+
+class BadInput(unittest.TestCase):
+    def expect_line(self, result, status, pattern):
+        self.assertEqual(result.status, status, result)
+        self.assertRegex(result.err, pattern)
+        self.assertEqual(result.err.count("\n"), 1, result)
+        self.assertEqual(result.out, "")
+
+    def test_options(self):
+        for words, pattern in (
+            (["--frobnicate"], "unknown option '--frobnicate'; valid: --model --kv-heads .*--json"),
+            (["--model=gpt"], "unknown model 'gpt'; valid: gqa mla"),
+            (["--layout=dhn"], "unknown layout 'dhn'; valid: hnd nhd"),
+            (["--provider=carrier-pigeon"], "carrier-pigeon.*auto, tcp,.*tcp;ofi_rxm"),
+            (["--kv-heads=0"], "--kv-heads: '0': write a whole number, 1 to 64"),
+            (["--layers=1x"], "--layers: '1x'"),
+            (["--hidden=12"], "--hidden: '12': write a multiple of 8"),
+            (["--seed=-1"], "--seed: '-1'"),
+            (["--requests=0"], "--requests: '0'"),
+            (["--target-tp=4", "--target-dp=4"], "16 ranks, at most 8"),
+            (["more"], "unknown argument 'more'"),
+            (["--trace=/does/not/exist"], "/does/not/exist: cannot be read"),
+        ):
+            with self.subTest(words=words):
+                self.expect_line(demo.run(*words), demo.BAD_INPUT, pattern)
+
+    def test_a_bad_line_of_a_trace_is_named(self):
+        for row in ("2023,5", "2023,5,x", "2023,,5", "2023,-5,6", "", "2023,5,6,7", "a,5,99999999999"):
+            with self.subTest(row=row), tempfile.TemporaryDirectory() as directory:
+                trace = pathlib.Path(directory) / "trace.csv"
+                trace.write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\nt,5,6\n{row}\n")
+                self.expect_line(demo.run(trace=trace), demo.BAD_INPUT,
+                                 re.escape(f"{trace}:3: "))
+
+    def test_what_cannot_be_planned_is_refused_with_the_reason(self):
+        self.expect_line(demo.run(kv_heads=6, source_tp=4), demo.INFEASIBLE,
+                         r"heads: 6 .*tp 4.*must divide")
+        self.expect_line(demo.run(kv_heads=6, target_tp=4), demo.INFEASIBLE,
+                         r"heads: 6 .*tp 4.*must divide")
+        self.expect_line(demo.run(model="mla", source_tp=3), demo.INFEASIBLE,
+                         "tp must divide query_heads")
+
+
+class Nodes(unittest.TestCase):
+    """`halage node`, as on two machines."""
+
+    def prefill(self, **values):
+        run = demo.Demo(listen="127.0.0.1:0", command=("node", "prefill"), provider="net", **values)
+        self.addCleanup(run.process.kill)
+        while True:
+            line = run.process.stderr.readline()
+            self.assertNotEqual(line, "")
+            found = re.search(r"port (\d+)$", line)
+            if found:
+                return run, int(found.group(1))
+
+    def decode(self, port, **values):
+        values = {"requests": 8, "provider": "net", **values}
+        return demo.run(connect=f"127.0.0.1:{port}", command=("node", "decode"), **values)
+
+    def test_two_commands_make_a_pair(self):
+        prefill, port = self.prefill(source_tp=2)
+        for _ in range(2):  # a second decode node after the first is gone
+            result = self.decode(port, source_tp=2, target_tp=2)
+            self.assertEqual(result.status, demo.DONE, result)
+            self.assertEqual(result.json["verified"], 8)
+            self.assertIsNone(result.json["handover_ms"])
+            self.assertIsNone(result.json["layers_early_ratio"])
+        prefill.interrupt()
+        end = prefill.finish()
+        self.assertEqual(end.status, demo.INTERRUPTED, end)
+        self.assertIn("is up", end.err)
+        self.assertIn("interrupted; ", end.err)
+
+    def refuse(self, pattern, **values):
+        prefill, port = self.prefill()
+        result = self.decode(port, **values)
+        self.assertEqual(result.status, demo.INFEASIBLE, result)
+        self.assertRegex(result.err, pattern)
+        self.assertIsNone(result.json)
+        prefill.interrupt()
+        end = prefill.finish()
+        self.assertRegex(end.err, "refused a decode node.*" + pattern)
+
+    def test_other_weights_are_refused_on_both_sides(self):
+        self.refuse("fingerprints differ", seed=2)
+
+    def test_other_layers_are_refused_on_both_sides(self):
+        self.refuse("fingerprints differ", layers=5)
+
+    def test_other_pages_are_refused_on_both_sides(self):
+        self.refuse("page_tokens", page_tokens=32)
+
+    def test_a_peer_that_is_not_there(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+        result = self.decode(port)
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertIn("connection refused", result.err)
+        self.assertLess(result.seconds, 10)
+
+    def test_a_port_in_use(self):
+        _, port = self.prefill()
+        second = demo.Demo(listen=f"127.0.0.1:{port}", command=("node", "prefill"), provider="net")
+        result = second.finish()
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertRegex(result.err, r"(?i)address already in use|in use")
+
+    def test_kinds_of_nodes(self):
+        for words in ((), ("router",)):
+            result = demo.Demo(command=("node", *words)).finish()
+            self.assertEqual(result.status, demo.BAD_INPUT, result)
+
+
+class Silent(unittest.TestCase):
+    """Takes as long as the lease: not for the quick tier."""
+
+    def test_a_peer_that_says_nothing(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            result = demo.run(connect=f"127.0.0.1:{server.getsockname()[1]}",
+                              command=("node", "decode"), requests=8, provider="net")
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertIn("no connection", result.err)
+        self.assertLess(result.seconds, 45)
+
+
+if __name__ == "__main__":
+    unittest.main()
