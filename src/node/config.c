@@ -146,6 +146,9 @@ int node_config_parse(int key, const char *argument, const char *program,
     case NODE_KEY_PROVIDER:
         config->provider = argument;
         return 0;
+    case NODE_KEY_ADVERTISE:
+        config->advertise = argument;
+        return 0;
     case NODE_KEY_SEED:
         return take_seed(program, argument, &model->seed);
     default: /* words, and the keys of others */
@@ -287,6 +290,7 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"model", model->attention == TLM_MLA ? "mla" : "gqa"},
         {"layout", model->arrangement == TLM_NHD ? "nhd" : "hnd"},
         {"provider", config->provider},
+        {"advertise", config->advertise},
         {"plant", config->plant_text},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && good; i++) {

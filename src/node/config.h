@@ -26,6 +26,7 @@ enum node_key {
     NODE_KEY_CHUNK_TOKENS,
     NODE_KEY_PROVIDER,
     NODE_KEY_SEED,
+    NODE_KEY_ADVERTISE,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
 };
@@ -76,6 +77,13 @@ enum node_key {
          0},                                                                                       \
         {"seed", NODE_KEY_SEED, "N", 0, "Of the weights, the prompts and the lengths (default 1)", \
          0},                                                                                       \
+        {"advertise",                                                                              \
+         NODE_KEY_ADVERTISE,                                                                       \
+         "IP",                                                                                     \
+         0,                                                                                        \
+         "Address of this host that KV pages move from and to (default: the one that leads to "    \
+         "the other node)",                                                                        \
+         0},                                                                                       \
     {                                                                                              \
         "plant", NODE_KEY_PLANT, "FAULT", OPTION_HIDDEN, NULL, 0                                   \
     }
@@ -88,6 +96,7 @@ struct node_config {
     uint32_t target_dp;
     uint32_t chunk_tokens; /* 0: unlimited */
     const char *provider;
+    const char *advertise; /* IP to bind endpoints to; NULL: found by routing */
     struct plant plant;
     const char *plant_text; /* as given; NULL: none */
 };

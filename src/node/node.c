@@ -8,6 +8,7 @@
 #include <halage/prefill.h>
 #include <halage/refusal.h>
 #include <halage/transport/ofi.h>
+#include <halage/transport/tcp.h>
 
 #include <errno.h>
 #include <inttypes.h>
@@ -30,7 +31,7 @@ enum key {
 
 static const struct argp_option prefill_options[] = {
     {"listen", KEY_LISTEN, "HOST:PORT", 0,
-     "Where decode nodes connect; :PORT is all addresses, port 0 any (default :7700)", 0},
+     "Where decode nodes connect; :PORT is all addresses, port 0 any (default 127.0.0.1:7700)", 0},
     NODE_OPTION_ROWS,
     {"verbose", KEY_VERBOSE, NULL, 0, "Show the messenger's log", 0},
     {"control-fd", KEY_CONTROL, "FD", OPTION_HIDDEN, NULL, 0},
@@ -149,12 +150,42 @@ static int open_signals(struct node *node)
     return CLI_DONE;
 }
 
+/* The address that endpoints bind to: as told, else the one that leads to the other nodes. */
+static int choose_ip(struct node *node, char ip[HLG_TCP_IP_BYTES])
+{
+    char text[256] = "";
+    const char *address = node->options.address;
+    if (node->options.config.advertise != NULL) {
+        (void)snprintf(ip, HLG_TCP_IP_BYTES, "%s", node->options.config.advertise);
+        return CLI_DONE;
+    }
+    if (address[0] == ':') {
+        node_say(node,
+                 "--listen %s takes decode nodes from anywhere: add --advertise IP, the "
+                 "address of this host that they reach",
+                 address);
+        return CLI_BAD_INPUT;
+    }
+    const int status = hlg_tcp_local_ip(address, ip, text, sizeof text);
+    if (status != 0) {
+        node_say(node, "%s", text);
+        return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
+    }
+    return CLI_DONE;
+}
+
 static int open_fabric(struct node *node)
 {
     char text[256] = "";
+    char ip[HLG_TCP_IP_BYTES] = "";
     struct hlg_transport_caps caps;
+    const int chosen = choose_ip(node, ip);
+    if (chosen != CLI_DONE) {
+        return chosen;
+    }
     const struct hlg_ofi_config config = {
         .provider = node->options.config.provider,
+        .node = ip,
         .log = take_fabric_log,
         .log_context = node,
     };

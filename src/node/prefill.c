@@ -399,7 +399,7 @@ int main(int argc, char **argv)
         return CLI_BAD_INPUT;
     }
     if (node->options.address == NULL) {
-        node->options.address = ":7700";
+        node->options.address = "127.0.0.1:7700";
     }
     int status = node_start(node, HLG_ROLE_PREFILL);
     if (status == CLI_DONE) {

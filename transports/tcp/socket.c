@@ -345,3 +345,35 @@ int hlg_tcp_dial(const char *address, hlg_time timeout_ns, uint32_t message_byte
     }
     return rc;
 }
+
+int hlg_tcp_local_ip(const char *address, char *ip, char *error, size_t error_bytes)
+{
+    int rc = 0;
+    struct addrinfo *found = look_up(address, 0, &rc, error, error_bytes);
+
+    if (found == NULL) {
+        return rc;
+    }
+    rc = -HLG_EPEER;
+    for (const struct addrinfo *a = found; a != NULL && rc != 0; a = a->ai_next) {
+        struct sockaddr_storage local;
+        socklen_t bytes = sizeof local;
+        /* connecting a datagram socket asks the routing table and sends nothing */
+        const int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+        if (fd < 0) {
+            continue;
+        }
+        if (connect(fd, a->ai_addr, a->ai_addrlen) == 0 &&
+            getsockname(fd, (struct sockaddr *)&local, &bytes) == 0 &&
+            getnameinfo((struct sockaddr *)&local, bytes, ip, HLG_TCP_IP_BYTES, NULL, 0,
+                        NI_NUMERICHOST) == 0) {
+            rc = 0;
+        }
+        (void)close(fd);
+    }
+    freeaddrinfo(found);
+    if (rc != 0) {
+        (void)snprintf(error, error_bytes, "no route to %s", address);
+    }
+    return rc;
+}

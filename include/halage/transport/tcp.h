@@ -52,4 +52,18 @@ int hlg_tcp_accept(struct hlg_tcp_listener *listener, struct hlg_channel **chann
 int hlg_tcp_dial(const char *address, hlg_time timeout_ns, uint32_t message_bytes_max,
                  struct hlg_channel **channel, char *error, size_t error_bytes);
 
+#define HLG_TCP_IP_BYTES 64u
+
+/*
+ * The IP address of this host that traffic to `address` leaves from: for an address of our own, that
+ * address. It is what an endpoint binds to (struct hlg_ofi_config's node) so that the node at the other
+ * end can reach it.
+ *
+ * address  "host:port" or "[v6]:port", not a bare ":port"
+ * ip       [HLG_TCP_IP_BYTES] numeric, without brackets
+ *
+ * Returns 0, or an error with a sentence, as hlg_tcp_dial() does. Sends nothing, but may ask DNS.
+ */
+int hlg_tcp_local_ip(const char *address, char *ip, char *error, size_t error_bytes);
+
 #endif
