@@ -89,7 +89,8 @@ static void run_round(struct duo *duo)
         page += hlg_layout_pages(&layout, 0, tokens - 1);
     }
     assert_int_equal(hlg_messenger_cancel(duo->decode.messenger, tickets[PER_ROUND - 1]), 0);
-    while (duo_count(&duo->decode, HLG_NOTICE_READY) + duo_count(&duo->decode, HLG_NOTICE_RETURNED) <
+    while (duo_count(&duo->decode, HLG_NOTICE_READY) +
+                   duo_count(&duo->decode, HLG_NOTICE_RETURNED) <
                PER_ROUND ||
            duo_count(&duo->prefill, HLG_NOTICE_SENT) + duo_count(&duo->prefill, HLG_NOTICE_FENCED) <
                duo_count(&duo->prefill, HLG_NOTICE_REQUESTED)) {
