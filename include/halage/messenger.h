@@ -216,8 +216,9 @@ int hlg_messenger_reject(struct hlg_messenger *m, hlg_ticket ticket, hlg_time re
 int hlg_messenger_chunk(struct hlg_messenger *m, hlg_ticket ticket, uint32_t forward,
                         uint32_t token_begin, uint32_t token_count);
 
-/* All layers and the context of a forward pass are computed, whatever the counters show. Optional
- * where counters are watched, but lets the layer poller sleep. */
+/* All layers and the context of a forward pass are computed, whatever the counters show. Each forward
+ * that a chunk announced needs this or an abort: until then it counts against limits.forwards_max and
+ * keeps the layer poller awake. */
 int hlg_messenger_forward_end(struct hlg_messenger *m, uint32_t forward);
 
 /* A forward pass is given up: its requests stop (preempted). */

@@ -54,6 +54,32 @@ int64_t layers_announce(struct layers *l, uint32_t number)
     return -HLG_ELIMIT;
 }
 
+static void let_go(struct layers *l, uint32_t index)
+{
+    if (l->forwards[index].ended && l->forwards[index].chunks == 0) {
+        l->forwards[index] = (struct forward){0};
+    }
+}
+
+/* The word's stream went on, so whatever it ran before is over for it; and a forward that is over for
+ * all words has ended, whether or not the engine says so. Returns whether that is news. */
+static bool end_older(struct layers *l, uint32_t index, uint32_t word)
+{
+    uint8_t *done = &l->done[index * l->words];
+    bool all = true;
+
+    if (l->forwards[index].ended || done[word] == LAYERS_ALL) {
+        return false;
+    }
+    done[word] = LAYERS_ALL;
+    for (uint32_t i = 0; i < l->words; i++) {
+        all = all && done[i] == LAYERS_ALL;
+    }
+    l->forwards[index].ended = all;
+    let_go(l, index);
+    return true;
+}
+
 enum layer_tick layers_tick(struct layers *l, uint32_t word, uint32_t value)
 {
     HLG_ASSERT(word < l->words);
@@ -69,23 +95,13 @@ enum layer_tick layers_tick(struct layers *l, uint32_t word, uint32_t value)
         *done = count;
         result = LAYER_TICK_NEWS;
     }
-    /* The stream went on, so whatever it ran before is over for this word. */
     for (uint32_t i = 0; i < l->forwards_max; i++) {
-        uint8_t *older = &l->done[i * l->words + word];
-        if (l->forwards[i].number != 0 && layers_after(number, l->forwards[i].number) &&
-            *older != LAYERS_ALL) {
-            *older = LAYERS_ALL;
+        uint32_t other = l->forwards[i].number;
+        if (other != 0 && layers_after(number, other) && end_older(l, i, word)) {
             result = LAYER_TICK_NEWS;
         }
     }
     return result;
-}
-
-static void let_go(struct layers *l, uint32_t index)
-{
-    if (l->forwards[index].ended && l->forwards[index].chunks == 0) {
-        l->forwards[index] = (struct forward){0};
-    }
 }
 
 void layers_end(struct layers *l, uint32_t index)

@@ -575,7 +575,10 @@ static int on_forward_over(struct hlg_prefill *p, uint32_t number, bool aborted)
     uint32_t forward = layers_find(&p->layers, number);
 
     if (forward == HLG_NONE || p->layers.forwards[forward].ended) {
-        return -HLG_ESTATE;
+        /* over already, by a newer stamp: an end is no news, an abort comes too late */
+        bool known = p->layers.newest != 0 && number != 0 && number <= 0xffffffu &&
+                     !layers_after(number, p->layers.newest);
+        return known && !aborted ? 0 : -HLG_ESTATE;
     }
     for (uint32_t i = 0; aborted && i < p->config.limits.requests_max; i++) {
         if (p->requests[i].state != PREFILL_FREE && *part_of(p, i, forward) == number) {

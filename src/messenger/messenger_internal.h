@@ -169,6 +169,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint64_t random;
     uint64_t chunks_handled;
     uint32_t forward_newest; /* announced; 0: none */
+    hlg_time accept_due;     /* when the core thread looks for connections next */
     hlg_time stats_due;
     struct hlg_messenger_stats stats;
 };

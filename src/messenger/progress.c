@@ -15,6 +15,8 @@
 #define STATS_NS         (10 * HLG_NS_PER_MS)
 #define IDLE_NS_MAX      HLG_NS_PER_S
 #define ACCEPTS_PER_STEP 8u
+/* A busy core thread looks for new connections this often: a look is a call of the system. */
+#define ACCEPT_NS HLG_NS_PER_MS
 /* Endpoints are kept moving this long after the last request; see LINGER_NS in the pump. */
 #define LINGER_NS (20 * HLG_NS_PER_MS)
 #define FDS_OWN   2u
@@ -58,13 +60,17 @@ static void add_channel(struct hlg_messenger *m, struct hlg_channel *channel, ui
     }
 }
 
-static int take_connections(struct hlg_messenger *m)
+static int take_connections(struct hlg_messenger *m, hlg_time now)
 {
     struct dial_result result;
     struct hlg_channel *channel = NULL;
     int work = 0;
 
-    for (uint32_t i = 0; m->listener != NULL && i < ACCEPTS_PER_STEP && may_take(m); i++) {
+    bool look = m->listener != NULL && m->accept_due <= now;
+    if (look) {
+        m->accept_due = now + ACCEPT_NS;
+    }
+    for (uint32_t i = 0; look && i < ACCEPTS_PER_STEP && may_take(m); i++) {
         if (hlg_tcp_accept(m->listener, &channel) <= 0) {
             break; /* nobody, or no descriptor free for whoever waits */
         }
@@ -204,6 +210,7 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
                              .tv_nsec = (long)(span % HLG_NS_PER_S)};
     m->stats.core_sleeps++;
     (void)ppoll(m->fds, count, &limit, NULL); /* an error or a signal only makes it look again */
+    m->accept_due = 0;                        /* it may be a connection that woke us */
 }
 
 void *progress_main(void *messenger)
@@ -214,7 +221,7 @@ void *progress_main(void *messenger)
     hlg_time backoff = SLEEP_NS_MIN;
 
     while (!latch_is_set(&m->stop)) {
-        int work = take_connections(m);
+        int work = take_connections(m, hlg_pump_now(m->pump));
         work += take_layers_and_commands(m);
         work += command_reject_unwanted(m);
         work += hlg_pump_step(m->pump);

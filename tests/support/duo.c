@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -77,13 +78,16 @@ int duo_open_side(struct duo *duo, struct duo_side *side, const struct hlg_messe
         return error;
     }
     assert_true(hlg_places_linear(&config->layout, 0, NULL, 0, &side->bytes) > 0);
-    free(side->memory);
-    side->memory = calloc(1, side->bytes);
-    assert_non_null(side->memory);
+    hlg_memory_release(side->owner);
+    assert_int_equal(hlg_memory_create(side->bytes, &side->owner), 0);
+    side->memory = hlg_memory_base(side->owner);
     for (uint64_t i = 0; prefill && i < side->bytes; i++) {
         side->memory[i] = (uint8_t)(i * 167 + i / 256);
     }
-    assert_int_equal(hlg_messenger_region_add(side->messenger, 0, side->memory, side->bytes), 0);
+    int fd = hlg_memory_export(side->owner);
+    assert_true(fd >= 0);
+    assert_int_equal(hlg_messenger_region_import(side->messenger, 0, fd, side->bytes), 0);
+    (void)close(fd);
     assert_int_equal(hlg_messenger_places_linear(side->messenger), 0);
     if (prefill) {
         assert_int_equal(hlg_messenger_counter_watch(side->messenger, 0, &duo->counter), 0);
@@ -101,7 +105,8 @@ void duo_close_side(struct duo_side *side)
         hlg_ofi_close(side->fabric);
     }
     side->fabric = NULL;
-    free(side->memory);
+    hlg_memory_release(side->owner);
+    side->owner = NULL;
     side->memory = NULL;
 }
 
@@ -170,7 +175,21 @@ static void compute(struct duo *duo, hlg_ticket ticket)
     }
     if (duo->progress == DUO_FORWARD_END) {
         assert_int_equal(hlg_messenger_forward_end(m, duo->forward), 0);
+    } else {
+        duo->forward_of[(uint32_t)ticket % DUO_TICKETS_MAX] = duo->forward;
     }
+}
+
+/* The last report of a request came. */
+static void finish(struct duo *duo, hlg_ticket ticket)
+{
+    uint32_t *forward = &duo->forward_of[(uint32_t)ticket % DUO_TICKETS_MAX];
+
+    if (*forward != 0) {
+        assert_int_equal(hlg_messenger_forward_end(duo->prefill.messenger, *forward), 0);
+        *forward = 0;
+    }
+    assert_int_equal(hlg_messenger_release(duo->prefill.messenger, ticket), 0);
 }
 
 static int take_reports(struct duo_side *side)
@@ -195,7 +214,7 @@ int duo_turn(struct duo *duo)
         if (report->kind == HLG_NOTICE_REQUESTED) {
             compute(duo, report->ticket);
         } else if (report->kind == HLG_NOTICE_SENT || report->kind == HLG_NOTICE_FENCED) {
-            assert_int_equal(hlg_messenger_release(duo->prefill.messenger, report->ticket), 0);
+            finish(duo, report->ticket);
         }
     }
     return work;

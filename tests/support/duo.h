@@ -6,6 +6,7 @@
 #ifndef HALAGE_TESTS_DUO_H
 #define HALAGE_TESTS_DUO_H
 
+#include <halage/memory.h>
 #include <halage/messenger.h>
 #include <halage/transport/ofi.h>
 #include <stdatomic.h>
@@ -16,16 +17,18 @@
 #define DUO_CONTEXTS    32u
 #define DUO_REPORTS_MAX 1024u
 #define DUO_TURNS_MAX   20000u
+#define DUO_TICKETS_MAX 64u
 
 /* How the prefill engine proves that a layer is computed. */
 enum duo_progress {
-    DUO_COUNTER = 0, /* by the counter word alone */
+    DUO_COUNTER = 0, /* by the counter word alone; the forward is ended when all was sent */
     DUO_FORWARD_END, /* by ending the forward alone */
 };
 
 struct duo_side {
     struct hlg_messenger *messenger;
     struct hlg_fabric *fabric;
+    struct hlg_memory *owner; /* of the memory, as a rank's process would be */
     uint8_t *memory;
     uint64_t bytes;
     struct hlg_report reports[DUO_REPORTS_MAX]; /* all that came, in order */
@@ -43,6 +46,7 @@ struct duo {
     uint32_t page;     /* next free source page */
     uint32_t context;  /* next free context page */
     uint32_t forward;
+    uint32_t forward_of[DUO_TICKETS_MAX]; /* by the ticket's low half; 0: ended */
     _Atomic uint32_t counter;
     char error[256];
 };

@@ -213,6 +213,7 @@ static void tickets_are_bounded_and_come_back(void **state)
     duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 16);
     duo->passive = false;
     duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 16);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_SENT, 16); /* it would reject a 17th before */
     assert_int_equal(duo_submit(duo, "t", 5, 64, 20, &more), -HLG_ELIMIT);
     for (uint32_t i = 0; i < 16; i++) {
         assert_int_equal(hlg_messenger_release(duo->decode.messenger, tickets[i]), 0);
