@@ -489,6 +489,11 @@ static void spoil_provider(struct hello_parts *parts)
     parts->message.hello.provider[0] = '?';
 }
 
+static void spoil_fingerprint(struct hello_parts *parts)
+{
+    parts->message.hello.fingerprint[0] ^= 1;
+}
+
 static void spoil_address_lane(struct hello_parts *parts)
 {
     parts->address.lane = 1;
@@ -585,11 +590,9 @@ static void a_peer_too_many_is_told(void **state)
     first->ops->close(first);
 }
 
-/* Two decoders that share the prefiller's only fence domain: the end of one is the end of both, and
- * both can come back. */
-static void peers_of_one_domain_end_together_and_return(void **state)
+/* A network on which each node has but one fence domain. */
+static void share_domains(struct world *w)
 {
-    struct world *w = *state;
     struct hlg_loop_config config;
 
     hlg_loop_destroy(w->loop);
@@ -598,6 +601,15 @@ static void peers_of_one_domain_end_together_and_return(void **state)
     config.domains_max = 1;
     config.message_bytes_max = MESSAGE_MAX;
     assert_int_equal(hlg_loop_create(&config, &w->loop), 0);
+}
+
+/* Two decoders that share the prefiller's only fence domain: the end of one is the end of both, and
+ * both can come back. */
+static void peers_of_one_domain_end_together_and_return(void **state)
+{
+    struct world *w = *state;
+
+    share_domains(w);
     node_open(w, 0, HLG_ROLE_DECODE, 2);
     node_open(w, 2, HLG_ROLE_DECODE, 2);
     node_open(w, 1, HLG_ROLE_PREFILL, 2);
@@ -621,6 +633,43 @@ static void peers_of_one_domain_end_together_and_return(void **state)
     submit(&w->nodes[2], 0, 30, 3, 0);
     run_until(w, &w->nodes[0], HLG_NOTICE_READY, 1);
     run_until(w, &w->nodes[2], HLG_NOTICE_READY, 1);
+}
+
+/* Whoever knocks and is not let in leaves the sessions of its fence domain alone. */
+static void strangers_do_not_end_the_sessions_of_a_domain(void **state)
+{
+    static void (*const spoil[])(struct hello_parts * parts) = {
+        spoil_key_bytes, spoil_fingerprint, spoil_nothing /* a made-up address */};
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct hlg_transport_caps caps;
+    uint32_t ready = 0;
+
+    share_domains(w);
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    struct hlg_fabric *fabric = hlg_loop_fabric(w->loop, 1);
+    fabric->query(fabric, &caps);
+    for (uint32_t i = 0; i < sizeof spoil / sizeof spoil[0]; i++) {
+        for (uint32_t node = 0; node < 2; node++) {
+            struct hello_parts parts;
+            struct hlg_channel *channel = stranger(w, node);
+            make_hello(&parts);
+            memcpy(parts.message.hello.provider, caps.provider, sizeof caps.provider);
+            spoil[i](&parts);
+            say(channel, &parts.message);
+            hear_bye(w, channel);
+            channel = stranger(w, node);
+            channel->ops->close(channel); /* without a word */
+            submit(d, 0, 30, 5, 0);
+            run_until(w, d, HLG_NOTICE_READY, ++ready);
+            engine_event(d, &(struct hlg_event){.kind = HLG_EVENT_RELEASE,
+                                                .request = hlg_pump_submitted(d->pump)});
+        }
+    }
+    assert_int_equal(count_notices(d, HLG_NOTICE_PEER_UP), 1);
 }
 
 /* A prefiller dies with writes under way: the decoder hears of it, and its pages come back. */
@@ -689,6 +738,7 @@ int main(void)
         WORLD_TEST(hellos_that_cannot_work_are_refused_on_both_sides),
         WORLD_TEST(a_peer_too_many_is_told),
         WORLD_TEST(peers_of_one_domain_end_together_and_return),
+        WORLD_TEST(strangers_do_not_end_the_sessions_of_a_domain),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(places_that_reach_too_far_are_refused),
     };
