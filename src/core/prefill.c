@@ -345,6 +345,8 @@ static void on_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_re
     session->last_number = m->number;
     if (!request_fits(p, peer, m)) {
         reject(p, peer, m->number, HLG_REASON_PROTOCOL, 0);
+    } else if (m->prompt_bytes > p->config.limits.prompt_bytes_max) {
+        reject(p, peer, m->number, HLG_REASON_REJECTED, 0); /* the limits of the two differ */
     } else if (p->draining || p->free_head == HLG_NONE) {
         reject(p, peer, m->number, HLG_REASON_REJECTED, p->config.limits.heartbeat_ns);
     } else {

@@ -98,7 +98,8 @@ static void take_notice(void *context, const struct hlg_notice *notice)
     n->notices[n->notice_count++].message = NULL;
 }
 
-static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint32_t peers_max)
+static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
+                           const struct hlg_limits *limits)
 {
     struct node *n = &w->nodes[index];
     struct hlg_place places[PLACES_MAX];
@@ -107,11 +108,8 @@ static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint3
                                      .notice = take_notice,
                                      .context = n};
     struct hlg_layout layout = make_layout();
-    struct hlg_limits limits;
     char error[256] = "";
 
-    make_limits(&limits);
-    limits.peers_max = peers_max;
     n->role = role;
     int count = hlg_places_linear(&layout, 0, places, PLACES_MAX, &n->bytes);
     assert_true(count > 0 && count <= (int)PLACES_MAX);
@@ -127,9 +125,9 @@ static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint3
     config.place_count = (uint32_t)count;
     if (role == HLG_ROLE_PREFILL) {
         config.prefill = (struct hlg_prefill_config){
-            .limits = limits, .layout = layout, .rails = 1, .node = index + 1, .incarnation = 7};
+            .limits = *limits, .layout = layout, .rails = 1, .node = index + 1, .incarnation = 7};
     } else {
-        config.decode = (struct hlg_decode_config){.limits = limits,
+        config.decode = (struct hlg_decode_config){.limits = *limits,
                                                    .layout = layout,
                                                    .rails = 1,
                                                    .node = index + 1,
@@ -140,6 +138,15 @@ static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint3
     if (created != 0) {
         fail_msg("%s", error);
     }
+}
+
+static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint32_t peers_max)
+{
+    struct hlg_limits limits;
+
+    make_limits(&limits);
+    limits.peers_max = peers_max;
+    node_open_with(w, index, role, &limits);
 }
 
 static int world_setup(void **state)
@@ -672,6 +679,27 @@ static void strangers_do_not_end_the_sessions_of_a_domain(void **state)
     assert_int_equal(count_notices(d, HLG_NOTICE_PEER_UP), 1);
 }
 
+/* Each node has its own limits: a prompt that is too long for one is not its end. */
+static void a_prompt_beyond_the_prefillers_limit_is_rejected(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct hlg_limits limits;
+
+    make_limits(&limits);
+    limits.prompt_bytes_max = 100;
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open_with(w, 1, HLG_ROLE_PREFILL, &limits);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    submit(d, 0, 30, 5, 101);
+    run_until(w, d, HLG_NOTICE_RETURNED, 1);
+    assert_int_equal(last_notice(d, HLG_NOTICE_FAILED)->reason, HLG_REASON_REJECTED);
+    assert_int_equal(count_notices(&w->nodes[1], HLG_NOTICE_REQUESTED), 0);
+    submit(d, 0, 30, 5, 100);
+    run_until(w, d, HLG_NOTICE_READY, 1);
+}
+
 /* A prefiller dies with writes under way: the decoder hears of it, and its pages come back. */
 static void a_dead_prefiller_gives_the_pages_back(void **state)
 {
@@ -739,6 +767,7 @@ int main(void)
         WORLD_TEST(a_peer_too_many_is_told),
         WORLD_TEST(peers_of_one_domain_end_together_and_return),
         WORLD_TEST(strangers_do_not_end_the_sessions_of_a_domain),
+        WORLD_TEST(a_prompt_beyond_the_prefillers_limit_is_rejected),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(places_that_reach_too_far_are_refused),
     };
