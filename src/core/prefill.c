@@ -482,6 +482,14 @@ static bool admit_fits(const struct hlg_prefill *p, const struct prefill_request
     return true;
 }
 
+/* Number of the forward in place `forward` of the table that a request takes part in, if any:
+ * computed by it, or cached and valid after it. A chunk that completes no page leaves nothing else
+ * behind, and must stop with its forward all the same. */
+static uint32_t *part_of(struct hlg_prefill *p, uint32_t request, uint32_t forward)
+{
+    return &p->parts[request * p->config.limits.forwards_max + forward];
+}
+
 static int on_admit(struct hlg_prefill *p, const struct hlg_event_admit *e)
 {
     struct prefill_request *r = find(p, e->request);
@@ -516,6 +524,9 @@ static int on_admit(struct hlg_prefill *p, const struct hlg_event_admit *e)
     r->state = PREFILL_ADMITTED;
     answer(p, r, HLG_MESSAGE_ACCEPT, r->expected);
     if (e->cached_tokens > 0) {
+        if (forward != HLG_NONE) {
+            *part_of(p, index_of(p, r), forward) = e->cached_forward;
+        }
         add_chunk(p, r, forward, e->cached_tokens);
     }
     return 0;
@@ -536,13 +547,6 @@ static int on_reject(struct hlg_prefill *p, const struct hlg_event_reject *e)
     }
     end(p, r);
     return 0;
-}
-
-/* Number of the forward in place `forward` of the table that a request takes part in, if any. A chunk
- * that completes no page leaves nothing else behind, and must stop with its forward all the same. */
-static uint32_t *part_of(struct hlg_prefill *p, uint32_t request, uint32_t forward)
-{
-    return &p->parts[request * p->config.limits.forwards_max + forward];
 }
 
 static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)

@@ -700,6 +700,59 @@ static void a_prompt_beyond_the_prefillers_limit_is_rejected(void **state)
     run_until(w, d, HLG_NOTICE_READY, 1);
 }
 
+static void ask_prefill(struct world *w, hlg_handle *requests, uint32_t count)
+{
+    struct node *p = &w->nodes[1];
+    uint32_t found = 0;
+
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    join(w, 0, 1);
+    run_until(w, &w->nodes[0], HLG_NOTICE_PEER_UP, 1);
+    p->answered = UINT32_MAX; /* the test is the engine */
+    for (uint32_t i = 0; i < count; i++) {
+        submit(&w->nodes[0], 0, 9, 10 * i, 0);
+    }
+    run_until(w, p, HLG_NOTICE_REQUESTED, count);
+    for (uint32_t i = 0; i < p->notice_count; i++) {
+        if (p->notices[i].kind == HLG_NOTICE_REQUESTED) {
+            requests[found++] = p->notices[i].request;
+        }
+    }
+}
+
+/* Pages that another request's forward was to make valid: when it is given up, nothing of them goes. */
+static void an_aborted_forward_stops_who_waits_for_its_cached_pages(void **state)
+{
+    struct world *w = *state;
+    struct node *p = &w->nodes[1];
+    static const uint32_t pages[2] = {1, 2};
+    static const uint32_t context = 3;
+    struct hlg_pump_stats stats;
+    hlg_handle requests[2];
+
+    ask_prefill(w, requests, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        engine_event(p,
+                     &(struct hlg_event){.kind = HLG_EVENT_ADMIT,
+                                         .admit = {.request = requests[i],
+                                                   .cached_tokens = i * PAGE_TOKENS,
+                                                   .cached_forward = i,
+                                                   .groups = {{.count = 2, .pages = pages},
+                                                              {.count = 1, .pages = &context}}}});
+        if (i == 0) {
+            engine_event(p, &(struct hlg_event){
+                                .kind = HLG_EVENT_CHUNK,
+                                .chunk = {.request = requests[0], .forward = 1, .token_count = 8}});
+        }
+    }
+    engine_event(p, &(struct hlg_event){.kind = HLG_EVENT_FORWARD_ABORT, .forward = 1});
+    run_until(w, p, HLG_NOTICE_FENCED, 2);
+    run_until(w, &w->nodes[0], HLG_NOTICE_RETURNED, 2);
+    hlg_pump_stats(p->pump, &stats);
+    assert_int_equal(stats.pieces_posted, 0);
+}
+
 /* A prefiller dies with writes under way: the decoder hears of it, and its pages come back. */
 static void a_dead_prefiller_gives_the_pages_back(void **state)
 {
@@ -768,6 +821,7 @@ int main(void)
         WORLD_TEST(peers_of_one_domain_end_together_and_return),
         WORLD_TEST(strangers_do_not_end_the_sessions_of_a_domain),
         WORLD_TEST(a_prompt_beyond_the_prefillers_limit_is_rejected),
+        WORLD_TEST(an_aborted_forward_stops_who_waits_for_its_cached_pages),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(places_that_reach_too_far_are_refused),
     };
