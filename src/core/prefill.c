@@ -549,6 +549,42 @@ static int on_reject(struct hlg_prefill *p, const struct hlg_event_reject *e)
     return 0;
 }
 
+/* Whether some request takes part in a forward that its words have not passed. */
+static bool is_awaited(struct hlg_prefill *p, uint32_t forward)
+{
+    uint32_t number = p->layers.forwards[forward].number;
+    uint32_t first = p->config.layout.rank_begin;
+
+    for (uint32_t i = 0; i < p->config.limits.requests_max; i++) {
+        const struct prefill_request *r = &p->requests[i];
+        if (r->state == PREFILL_FREE || *part_of(p, i, forward) != number) {
+            continue;
+        }
+        for (uint32_t rank = first; rank < first + p->ranks; rank++) {
+            uint32_t word = post_word(p, r->source_pool, rank);
+            if (layers_done(&p->layers, forward, word) != LAYERS_ALL) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Where counters are watched nobody need end a forward: newer stamps do (I4). Looked at when the table
+ * is full; returns whether there is room now. */
+static bool end_passed_forwards(struct hlg_prefill *p)
+{
+    bool room = false;
+
+    for (uint32_t i = 0; i < p->layers.forwards_max; i++) {
+        if (layers_passed(&p->layers, i) && !is_awaited(p, i)) {
+            layers_end(&p->layers, i);
+            room = true;
+        }
+    }
+    return room;
+}
+
 static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
 {
     struct prefill_request *r = find(p, e->request);
@@ -568,6 +604,9 @@ static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
         return -HLG_ELIMIT;
     }
     int64_t forward = layers_announce(&p->layers, e->forward);
+    if (forward == -HLG_ELIMIT && end_passed_forwards(p)) {
+        forward = layers_announce(&p->layers, e->forward);
+    }
     if (forward < 0) {
         return (int)forward;
     }

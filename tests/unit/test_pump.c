@@ -38,6 +38,7 @@ struct node {
     uint32_t page;    /* next free source page */
     uint32_t context; /* next free context page, both roles */
     uint32_t forward;
+    bool counters_only; /* the engine ends no forward */
 };
 
 struct world {
@@ -207,7 +208,9 @@ static void engine_compute(struct node *n, const struct hlg_notice *notice, uint
         engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_LAYER,
                                             .layer = {.value = n->forward << 8 | layer}});
     }
-    engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_FORWARD_END, .forward = n->forward});
+    if (!n->counters_only) {
+        engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_FORWARD_END, .forward = n->forward});
+    }
 }
 
 static int engine_turn(struct node *n)
@@ -753,6 +756,27 @@ static void an_aborted_forward_stops_who_waits_for_its_cached_pages(void **state
     assert_int_equal(stats.pieces_posted, 0);
 }
 
+/* Counters tell all: an engine that never ends a forward runs as many as it likes. */
+static void counters_alone_end_forwards(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct hlg_limits limits;
+
+    make_limits(&limits);
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    w->nodes[1].counters_only = true;
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    for (uint32_t i = 0; i < 3 * limits.forwards_max; i++) {
+        submit(d, 0, 30, 5, 0);
+        run_until(w, d, HLG_NOTICE_READY, i + 1);
+        engine_event(d, &(struct hlg_event){.kind = HLG_EVENT_RELEASE,
+                                            .request = hlg_pump_submitted(d->pump)});
+    }
+}
+
 /* A prefiller dies with writes under way: the decoder hears of it, and its pages come back. */
 static void a_dead_prefiller_gives_the_pages_back(void **state)
 {
@@ -822,6 +846,7 @@ int main(void)
         WORLD_TEST(strangers_do_not_end_the_sessions_of_a_domain),
         WORLD_TEST(a_prompt_beyond_the_prefillers_limit_is_rejected),
         WORLD_TEST(an_aborted_forward_stops_who_waits_for_its_cached_pages),
+        WORLD_TEST(counters_alone_end_forwards),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(places_that_reach_too_far_are_refused),
     };
