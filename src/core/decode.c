@@ -280,7 +280,8 @@ static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason
             send_answer(d, source, HLG_MESSAGE_CANCEL);
         }
     }
-    timers_set(&d->timers, index_of(d, r), d->sessions.now + d->config.limits.fence_ns);
+    timers_set(&d->timers, index_of(d, r),
+               hlg_time_after(d->sessions.now, d->config.limits.fence_ns));
     settle(d, r);
 }
 
@@ -468,8 +469,7 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
     r->id_bytes = e->id_bytes;
     memcpy(r->id, e->id, e->id_bytes);
     r->submitted = d->sessions.now;
-    bool endless = e->ttl_ns >= HLG_TIME_NEVER - d->sessions.now;
-    r->deadline = endless ? HLG_TIME_NEVER : d->sessions.now + e->ttl_ns;
+    r->deadline = hlg_time_after(d->sessions.now, e->ttl_ns);
     timers_set(&d->timers, index_of(d, r), r->deadline);
     d->submitted = handle_of(d, r);
     if (!needs) {

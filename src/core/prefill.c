@@ -325,9 +325,7 @@ static void open_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_
     r->state = PREFILL_ASKED;
     p->open_count++;
     p->stats.requests++;
-    if (m->ttl_ns < HLG_TIME_NEVER - p->sessions.now) {
-        timers_set(&p->timers, index, p->sessions.now + m->ttl_ns);
-    }
+    timers_set(&p->timers, index, hlg_time_after(p->sessions.now, m->ttl_ns));
     p->message = m;
     notice(p, r, HLG_NOTICE_REQUESTED);
 }

@@ -443,18 +443,18 @@ void sessions_time(struct sessions *s)
         if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
             continue;
         }
-        hlg_time lease = peer->heard + s->limits->lease_ns;
+        hlg_time lease = hlg_time_after(peer->heard, s->limits->lease_ns);
         if (lease <= s->now) {
             sessions_end(s, i, SESSION_END_SILENCE, -HLG_EPEER);
             continue;
         }
-        hlg_time beat = peer->sent + s->limits->heartbeat_ns;
+        hlg_time beat = hlg_time_after(peer->sent, s->limits->heartbeat_ns);
         if (beat <= s->now) {
             if (peer->state == SESSION_UP && peer->out_count == 0) {
                 append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_HEARTBEAT});
             }
             peer->sent = s->now; /* asked for; not again before the next beat */
-            beat = s->now + s->limits->heartbeat_ns;
+            beat = hlg_time_after(s->now, s->limits->heartbeat_ns);
         }
         hlg_time due = lease < beat ? lease : beat;
         s->deadline = due < s->deadline ? due : s->deadline;

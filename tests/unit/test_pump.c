@@ -777,6 +777,32 @@ static void counters_alone_end_forwards(void **state)
     }
 }
 
+/* Waits without end are limits as well. */
+static void limits_of_time_may_be_endless(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct hlg_limits limits;
+
+    make_limits(&limits);
+    limits.lease_ns = HLG_TIME_NEVER;
+    limits.heartbeat_ns = HLG_TIME_NEVER;
+    limits.fence_ns = HLG_TIME_NEVER;
+    node_open_with(w, 0, HLG_ROLE_DECODE, &limits);
+    node_open_with(w, 1, HLG_ROLE_PREFILL, &limits);
+    hlg_loop_advance_to(w->loop, HLG_NS_PER_S);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    hlg_loop_advance_to(w->loop, 3600 * HLG_NS_PER_S);
+    submit(d, 0, 30, 5, 0);
+    engine_event(
+        d, &(struct hlg_event){.kind = HLG_EVENT_CANCEL, .request = hlg_pump_submitted(d->pump)});
+    run_until(w, d, HLG_NOTICE_RETURNED, 1);
+    submit(d, 0, 30, 5, 0);
+    run_until(w, d, HLG_NOTICE_READY, 1);
+    assert_int_equal(count_notices(d, HLG_NOTICE_PEER_DOWN), 0);
+}
+
 /* A prefiller dies with writes under way: the decoder hears of it, and its pages come back. */
 static void a_dead_prefiller_gives_the_pages_back(void **state)
 {
@@ -847,6 +873,7 @@ int main(void)
         WORLD_TEST(a_prompt_beyond_the_prefillers_limit_is_rejected),
         WORLD_TEST(an_aborted_forward_stops_who_waits_for_its_cached_pages),
         WORLD_TEST(counters_alone_end_forwards),
+        WORLD_TEST(limits_of_time_may_be_endless),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(places_that_reach_too_far_are_refused),
     };
