@@ -166,10 +166,20 @@ static struct request *find(struct hlg_decode *d, hlg_handle handle)
     return r->state != REQUEST_FREE && r->uses == (uint32_t)(handle >> 32) ? r : NULL;
 }
 
+/* The session that a source's REQUEST belongs to, or NULL when it is over and its number another's. */
+static const struct session *session_of(const struct hlg_decode *d, const struct source *source)
+{
+    const struct session *session = &d->sessions.peers[source->peer];
+
+    return session->serial == source->serial ? session : NULL;
+}
+
 static struct hlg_notice *notice(struct hlg_decode *d, const struct request *r, uint32_t kind)
 {
-    struct hlg_notice *n =
-        sessions_notice(&d->sessions, kind, r->source_count > 0 ? r->sources[0].peer : HLG_NONE);
+    const struct source *first = r->source_count > 0 ? &r->sources[0] : NULL;
+    bool named = first != NULL && (session_of(d, first) != NULL ||
+                                   d->sessions.peers[first->peer].state == SESSION_FREE);
+    struct hlg_notice *n = sessions_notice(&d->sessions, kind, named ? first->peer : HLG_NONE);
 
     n->request = handle_of(d, r);
     n->reason = r->reason;
@@ -545,7 +555,9 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
         if (r->state != REQUEST_READY) {
             fail(d, r, HLG_REASON_PROTOCOL, 0);
         }
-        sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        if (session_of(d, source) != NULL) {
+            sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        }
         return;
     }
     if (r->state == REQUEST_SENT) {
@@ -643,9 +655,8 @@ static void on_answer(struct hlg_decode *d, uint32_t peer, uint32_t kind,
     const struct slot *slot = &d->slots.slots[index];
     struct request *r = &d->requests[slot->request];
     struct source *source = &r->sources[slot->source];
-    const struct session *session = &d->sessions.peers[peer];
-    if (source->peer != peer || source->serial != session->serial || !source->sent ||
-        answer->incarnation != session->incarnation) {
+    if (source->peer != peer || session_of(d, source) == NULL || !source->sent ||
+        answer->incarnation != d->sessions.peers[peer].incarnation) {
         sessions_note(&d->sessions, HLG_NOTE_ANSWER_FOREIGN, peer, kind, answer->number,
                       answer->incarnation);
         return;
@@ -747,7 +758,8 @@ static void on_time(struct hlg_decode *d)
         }
         for (uint32_t i = 0; i < r->source_count; i++) {
             const struct source *source = &r->sources[i];
-            if (!source->fenced && sessions_up(&d->sessions, source->peer)) {
+            const struct session *session = session_of(d, source);
+            if (!source->fenced && session != NULL && session->state == SESSION_UP) {
                 sessions_note(&d->sessions, HLG_NOTE_FENCE_TIMEOUT, source->peer,
                               d->slots.slots[source->slot].number, 0, 0);
                 sessions_end(&d->sessions, source->peer, SESSION_END_FENCE, -HLG_EPEER);
