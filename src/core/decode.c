@@ -417,7 +417,9 @@ static void add_sources(struct hlg_decode *d, struct request *r, const struct hl
         struct session *peer = &d->sessions.peers[e->peers[i]];
         uint32_t offset = hlg_replica_offset(e->random, peer->plan.offset_count);
         uint64_t expected = hlg_plan_pieces(&peer->plan, offset, HLG_NONE, pages, HLG_NONE);
-        uint32_t slot = slots_open(&d->slots, index_of(d, r), (uint16_t)i, ++d->number, expected);
+        struct sender sender = {.peer = e->peers[i], .serial = peer->serial};
+        uint32_t slot =
+            slots_open(&d->slots, index_of(d, r), (uint16_t)i, ++d->number, expected, sender);
         HLG_ASSERT(slot != HLG_NONE);
         r->sources[i] = (struct source){
             .peer = e->peers[i], .serial = peer->serial, .slot = slot, .offset = offset};
@@ -495,23 +497,17 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
 
 /* ---- immediates --------------------------------------------------------------------------- */
 
-/* Whose window an immediate came out of: its request's source, or else a peer of that domain. */
+/* Whose window an immediate came out of, or HLG_NONE. FENCED may overtake the immediates of writes that
+ * it vouches for, so that their slot is closed, or another's already. */
 static uint32_t credited_peer(const struct hlg_decode *d, const struct hlg_event_imm *e)
 {
-    const struct slot *slot = &d->slots.slots[hlg_imm_slot(e->imm)];
+    const struct sender *sender =
+        slots_sender(&d->slots, hlg_imm_slot(e->imm), hlg_imm_generation(e->imm));
 
-    if (hlg_imm_slot(e->imm) < d->slots.capacity && slot->state == SLOT_OPEN &&
-        slot->generation == hlg_imm_generation(e->imm)) {
-        const struct source *source = &d->requests[slot->request].sources[slot->source];
-        const struct session *peer = &d->sessions.peers[source->peer];
-        return peer->serial == source->serial ? source->peer : HLG_NONE;
+    if (sender == NULL || sender->serial == 0) {
+        return HLG_NONE;
     }
-    for (uint32_t i = 0; i < d->config.limits.peers_max; i++) {
-        if (sessions_up(&d->sessions, i) && d->sessions.peers[i].domain == e->domain) {
-            return i;
-        }
-    }
-    return HLG_NONE;
+    return d->sessions.peers[sender->peer].serial == sender->serial ? sender->peer : HLG_NONE;
 }
 
 static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)

@@ -165,6 +165,16 @@ static int submit(struct bench *b, uint32_t first, uint32_t count, uint32_t page
     return tell(b, event);
 }
 
+static void answer(struct bench *b, uint32_t peer, uint32_t kind, uint64_t incarnation)
+{
+    struct hlg_message message = {
+        .kind = kind, .answer = {.number = b->requests[peer].number, .incarnation = incarnation}};
+
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_MESSAGE,
+                                                .peer = {.peer = peer, .message = &message}}),
+                     0);
+}
+
 static void immediate(struct bench *b, const struct hlg_request_message *request, uint32_t domain)
 {
     assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_IMM,
@@ -222,12 +232,45 @@ static void an_immediate_too_many_does_not_end_who_has_the_number_now(void **sta
     assert_int_equal(count_notices(b, HLG_NOTICE_PEER_DOWN), 1);
 }
 
+/* FENCED and immediates go separate ways. What comes after FENCED is credited to its sender, not to
+ * another peer of the fence domain, whose session an odd CREDIT would end. */
+static void late_immediates_are_credited_to_their_sender(void **state)
+{
+    struct bench *b = *state;
+
+    join(b, 0, 0, 10);
+    join(b, 1, 0, 11);
+    assert_int_equal(submit(b, 1, 1, 0, 3), 0);
+    struct hlg_request_message first = b->requests[1];
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_CANCEL,
+                                                .request = hlg_decode_submitted(b->decode)}),
+                     0);
+    answer(b, 1, HLG_MESSAGE_FENCED, 11);
+    assert_int_equal(count_notices(b, HLG_NOTICE_RETURNED), 1);
+    immediate(b, &first, 0);
+    assert_int_equal(b->credits[0], 0);
+    assert_int_equal(b->credits[1], 1);
+
+    /* all slots once round: the first one is the other peer's now */
+    do {
+        assert_int_equal(submit(b, 0, 1, 0, 3), 0);
+        assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_CANCEL,
+                                                    .request = hlg_decode_submitted(b->decode)}),
+                         0);
+        answer(b, 0, HLG_MESSAGE_FENCED, 10);
+    } while (b->requests[0].slot != first.slot);
+    immediate(b, &first, 0);
+    assert_int_equal(b->credits[0], 0);
+    assert_int_equal(b->credits[1], 2);
+}
+
 #define BENCH_TEST(test) cmocka_unit_test_setup_teardown(test, bench_setup, bench_teardown)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         BENCH_TEST(a_lost_source_does_not_end_who_has_its_number_now),
+        BENCH_TEST(late_immediates_are_credited_to_their_sender),
         BENCH_TEST(an_immediate_too_many_does_not_end_who_has_the_number_now),
     };
 
