@@ -61,25 +61,6 @@ static void let_go(struct layers *l, uint32_t index)
     }
 }
 
-/* The word's stream went on, so whatever it ran before is over for it; and a forward that is over for
- * all words has ended, whether or not the engine says so. Returns whether that is news. */
-static bool end_older(struct layers *l, uint32_t index, uint32_t word)
-{
-    uint8_t *done = &l->done[index * l->words];
-    bool all = true;
-
-    if (l->forwards[index].ended || done[word] == LAYERS_ALL) {
-        return false;
-    }
-    done[word] = LAYERS_ALL;
-    for (uint32_t i = 0; i < l->words; i++) {
-        all = all && done[i] == LAYERS_ALL;
-    }
-    l->forwards[index].ended = all;
-    let_go(l, index);
-    return true;
-}
-
 enum layer_tick layers_tick(struct layers *l, uint32_t word, uint32_t value)
 {
     HLG_ASSERT(word < l->words);
@@ -95,9 +76,12 @@ enum layer_tick layers_tick(struct layers *l, uint32_t word, uint32_t value)
         *done = count;
         result = LAYER_TICK_NEWS;
     }
+    /* The stream went on, so whatever it ran before is over for this word. */
     for (uint32_t i = 0; i < l->forwards_max; i++) {
-        uint32_t other = l->forwards[i].number;
-        if (other != 0 && layers_after(number, other) && end_older(l, i, word)) {
+        uint8_t *older = &l->done[i * l->words + word];
+        if (l->forwards[i].number != 0 && layers_after(number, l->forwards[i].number) &&
+            *older != LAYERS_ALL) {
+            *older = LAYERS_ALL;
             result = LAYER_TICK_NEWS;
         }
     }
