@@ -13,8 +13,8 @@ enum hlg_action_kind {
     HLG_ACTION_WRITE = 1u << 0,      /* of a lane: offer to a transport, then event TAKEN */
     HLG_ACTION_SEND = 1u << 1,       /* send to a peer; event SEND_REFUSED if its channel is full */
     HLG_ACTION_PEER_OPEN = 1u << 2,  /* insert the peer's addresses and keys, then PEER_OPENED */
-    HLG_ACTION_PEER_CLOSE = 1u << 3, /* close channel, then the fence domain's endpoints, then event
-                                        PEER_CLOSED */
+    HLG_ACTION_PEER_CLOSE = 1u << 3, /* close channel, then with `fence` the fence domain's
+                                        endpoints, then event PEER_CLOSED */
     HLG_ACTION_FLUSH = 1u << 4,      /* make landed bytes visible to the device, then FLUSHED */
     HLG_ACTION_NOTICE = 1u << 5,     /* tell the engine */
     HLG_ACTION_NOTE = 1u << 6,       /* log */
@@ -110,6 +110,7 @@ struct hlg_action {
         struct {
             uint32_t peer;
             uint32_t domain;
+            bool fence;     /* false: it never was up, and others of the domain go on */
         } close;            /* PEER_CLOSE */
         hlg_handle request; /* FLUSH */
     };

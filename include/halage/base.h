@@ -130,6 +130,12 @@ static inline hlg_time hlg_min_time(hlg_time a, hlg_time b)
     return a < b ? a : b;
 }
 
+/* The time `span` after `now`; HLG_TIME_NEVER when it never comes. */
+static inline hlg_time hlg_time_after(hlg_time now, hlg_time span)
+{
+    return span < HLG_TIME_NEVER - now ? now + span : HLG_TIME_NEVER;
+}
+
 /* Narrows a number that is known to fit. */
 static inline uint32_t hlg_u32(uint64_t value)
 {

@@ -19,11 +19,11 @@ enum hlg_message_kind {
     HLG_MESSAGE_REQUEST, /* decode -> prefill: these pages are yours to fill */
     HLG_MESSAGE_ACCEPT,  /* prefill -> decode: admitted; repeats the pieces for comparison */
     HLG_MESSAGE_REJECT,  /* prefill -> decode: nothing was or will be written; counts as FENCED */
-    HLG_MESSAGE_CANCEL,  /* decode -> prefill: stop; answered by FENCED, always */
-    HLG_MESSAGE_FENCED, /* prefill -> decode: nothing of that request is outstanding, nor will be */
-    HLG_MESSAGE_FAILED, /* prefill -> decode: no more will come; FENCED follows */
-    HLG_MESSAGE_CREDIT, /* decode -> prefill: immediates taken from each rail, cumulative */
-    HLG_MESSAGE_HEARTBEAT, /* both ways: I live; renews the leases of all requests of the session */
+    HLG_MESSAGE_CANCEL,  /* decode -> prefill: stop; answered by FENCED, or by the session's end */
+    HLG_MESSAGE_FENCED,  /* prefill -> decode: its writes all completed well, and no more come */
+    HLG_MESSAGE_FAILED,  /* prefill -> decode: no more will come; FENCED follows */
+    HLG_MESSAGE_CREDIT,  /* decode -> prefill: immediates taken from each rail, cumulative */
+    HLG_MESSAGE_HEARTBEAT, /* both ways: I live; renews the session's lease */
     HLG_MESSAGE_DRAIN,     /* prefill -> decode: send no new REQUEST */
     HLG_MESSAGE_BYE,       /* both ways, last: why the session ends */
 };

@@ -166,10 +166,20 @@ static struct request *find(struct hlg_decode *d, hlg_handle handle)
     return r->state != REQUEST_FREE && r->uses == (uint32_t)(handle >> 32) ? r : NULL;
 }
 
+/* The session that a source's REQUEST belongs to, or NULL when it is over and its number another's. */
+static const struct session *session_of(const struct hlg_decode *d, const struct source *source)
+{
+    const struct session *session = &d->sessions.peers[source->peer];
+
+    return session->serial == source->serial ? session : NULL;
+}
+
 static struct hlg_notice *notice(struct hlg_decode *d, const struct request *r, uint32_t kind)
 {
-    struct hlg_notice *n =
-        sessions_notice(&d->sessions, kind, r->source_count > 0 ? r->sources[0].peer : HLG_NONE);
+    const struct source *first = r->source_count > 0 ? &r->sources[0] : NULL;
+    bool named = first != NULL && (session_of(d, first) != NULL ||
+                                   d->sessions.peers[first->peer].state == SESSION_FREE);
+    struct hlg_notice *n = sessions_notice(&d->sessions, kind, named ? first->peer : HLG_NONE);
 
     n->request = handle_of(d, r);
     n->reason = r->reason;
@@ -280,7 +290,8 @@ static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason
             send_answer(d, source, HLG_MESSAGE_CANCEL);
         }
     }
-    timers_set(&d->timers, index_of(d, r), d->sessions.now + d->config.limits.fence_ns);
+    timers_set(&d->timers, index_of(d, r),
+               hlg_time_after(d->sessions.now, d->config.limits.fence_ns));
     settle(d, r);
 }
 
@@ -406,7 +417,9 @@ static void add_sources(struct hlg_decode *d, struct request *r, const struct hl
         struct session *peer = &d->sessions.peers[e->peers[i]];
         uint32_t offset = hlg_replica_offset(e->random, peer->plan.offset_count);
         uint64_t expected = hlg_plan_pieces(&peer->plan, offset, HLG_NONE, pages, HLG_NONE);
-        uint32_t slot = slots_open(&d->slots, index_of(d, r), (uint16_t)i, ++d->number, expected);
+        struct sender sender = {.peer = e->peers[i], .serial = peer->serial};
+        uint32_t slot =
+            slots_open(&d->slots, index_of(d, r), (uint16_t)i, ++d->number, expected, sender);
         HLG_ASSERT(slot != HLG_NONE);
         r->sources[i] = (struct source){
             .peer = e->peers[i], .serial = peer->serial, .slot = slot, .offset = offset};
@@ -468,8 +481,7 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
     r->id_bytes = e->id_bytes;
     memcpy(r->id, e->id, e->id_bytes);
     r->submitted = d->sessions.now;
-    bool endless = e->ttl_ns >= HLG_TIME_NEVER - d->sessions.now;
-    r->deadline = endless ? HLG_TIME_NEVER : d->sessions.now + e->ttl_ns;
+    r->deadline = hlg_time_after(d->sessions.now, e->ttl_ns);
     timers_set(&d->timers, index_of(d, r), r->deadline);
     d->submitted = handle_of(d, r);
     if (!needs) {
@@ -485,23 +497,17 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
 
 /* ---- immediates --------------------------------------------------------------------------- */
 
-/* Whose window an immediate came out of: its request's source, or else a peer of that domain. */
+/* Whose window an immediate came out of, or HLG_NONE. FENCED may overtake the immediates of writes that
+ * it vouches for, so that their slot is closed, or another's already. */
 static uint32_t credited_peer(const struct hlg_decode *d, const struct hlg_event_imm *e)
 {
-    const struct slot *slot = &d->slots.slots[hlg_imm_slot(e->imm)];
+    const struct sender *sender =
+        slots_sender(&d->slots, hlg_imm_slot(e->imm), hlg_imm_generation(e->imm));
 
-    if (hlg_imm_slot(e->imm) < d->slots.capacity && slot->state == SLOT_OPEN &&
-        slot->generation == hlg_imm_generation(e->imm)) {
-        const struct source *source = &d->requests[slot->request].sources[slot->source];
-        const struct session *peer = &d->sessions.peers[source->peer];
-        return peer->serial == source->serial ? source->peer : HLG_NONE;
+    if (sender == NULL || sender->serial == 0) {
+        return HLG_NONE;
     }
-    for (uint32_t i = 0; i < d->config.limits.peers_max; i++) {
-        if (sessions_up(&d->sessions, i) && d->sessions.peers[i].domain == e->domain) {
-            return i;
-        }
-    }
-    return HLG_NONE;
+    return d->sessions.peers[sender->peer].serial == sender->serial ? sender->peer : HLG_NONE;
 }
 
 static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
@@ -545,7 +551,9 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
         if (r->state != REQUEST_READY) {
             fail(d, r, HLG_REASON_PROTOCOL, 0);
         }
-        sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        if (session_of(d, source) != NULL) {
+            sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        }
         return;
     }
     if (r->state == REQUEST_SENT) {
@@ -643,9 +651,8 @@ static void on_answer(struct hlg_decode *d, uint32_t peer, uint32_t kind,
     const struct slot *slot = &d->slots.slots[index];
     struct request *r = &d->requests[slot->request];
     struct source *source = &r->sources[slot->source];
-    const struct session *session = &d->sessions.peers[peer];
-    if (source->peer != peer || source->serial != session->serial || !source->sent ||
-        answer->incarnation != session->incarnation) {
+    if (source->peer != peer || session_of(d, source) == NULL || !source->sent ||
+        answer->incarnation != d->sessions.peers[peer].incarnation) {
         sessions_note(&d->sessions, HLG_NOTE_ANSWER_FOREIGN, peer, kind, answer->number,
                       answer->incarnation);
         return;
@@ -747,7 +754,8 @@ static void on_time(struct hlg_decode *d)
         }
         for (uint32_t i = 0; i < r->source_count; i++) {
             const struct source *source = &r->sources[i];
-            if (!source->fenced && sessions_up(&d->sessions, source->peer)) {
+            const struct session *session = session_of(d, source);
+            if (!source->fenced && session != NULL && session->state == SESSION_UP) {
                 sessions_note(&d->sessions, HLG_NOTE_FENCE_TIMEOUT, source->peer,
                               d->slots.slots[source->slot].number, 0, 0);
                 sessions_end(&d->sessions, source->peer, SESSION_END_FENCE, -HLG_EPEER);

@@ -45,7 +45,7 @@ void slots_init(struct slots *s, struct carve *c, uint32_t capacity)
 }
 
 uint32_t slots_open(struct slots *s, uint32_t request, uint16_t source, uint64_t number,
-                    uint64_t expected)
+                    uint64_t expected, struct sender sender)
 {
     uint32_t index = s->free_head;
 
@@ -61,6 +61,7 @@ uint32_t slots_open(struct slots *s, uint32_t request, uint16_t source, uint64_t
     s->free_count--;
     uint32_t generation = slot->used ? (slot->generation + 1) % HLG_GENERATIONS : 0;
     uint32_t *head = &s->buckets[bucket(s, number)];
+    struct sender last = slot->senders[(generation + 1) % 2];
     *slot = (struct slot){.state = SLOT_OPEN,
                           .used = true,
                           .source = source,
@@ -69,8 +70,20 @@ uint32_t slots_open(struct slots *s, uint32_t request, uint16_t source, uint64_t
                           .next = *head,
                           .number = number,
                           .expected = expected};
+    slot->senders[generation % 2] = sender;
+    slot->senders[(generation + 1) % 2] = last;
     *head = index;
     return index;
+}
+
+const struct sender *slots_sender(const struct slots *s, uint32_t index, uint32_t generation)
+{
+    if (index >= s->capacity || !s->slots[index].used) {
+        return NULL;
+    }
+    const struct slot *slot = &s->slots[index];
+    uint32_t age = (slot->generation - generation) % HLG_GENERATIONS;
+    return age < 2 ? &slot->senders[generation % 2] : NULL;
 }
 
 void slots_close(struct slots *s, uint32_t index, bool poisoned)

@@ -16,6 +16,12 @@ enum slot_state {
     SLOT_POISONED, /* its pages are: never used again */
 };
 
+/* The session whose window a slot's immediates come out of; serial 0: none. */
+struct sender {
+    uint32_t peer;
+    uint64_t serial;
+};
+
 struct slot {
     uint8_t state;
     bool used;        /* ever: its generation means something */
@@ -26,6 +32,7 @@ struct slot {
     uint64_t number; /* of the REQUEST; chained by it while open */
     uint64_t expected;
     uint64_t counted;
+    struct sender senders[2]; /* by generation mod 2: of this one and of the last */
 };
 
 struct slots {
@@ -42,7 +49,10 @@ struct slots {
 void slots_init(struct slots *s, struct carve *c, uint32_t capacity);
 /* Open a slot. Returns its number, or HLG_NONE when none is free. */
 uint32_t slots_open(struct slots *s, uint32_t request, uint16_t source, uint64_t number,
-                    uint64_t expected);
+                    uint64_t expected, struct sender sender);
+/* Who sends the immediates of a slot's generation, this one or the last, though the slot may be closed
+ * by now; NULL: not known. */
+const struct sender *slots_sender(const struct slots *s, uint32_t slot, uint32_t generation);
 /* Close it, with its pages: free again, or never again. */
 void slots_close(struct slots *s, uint32_t slot, bool poisoned);
 /* The open slot of a REQUEST's number, or HLG_NONE. */

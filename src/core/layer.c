@@ -134,6 +134,15 @@ uint32_t layers_done(const struct layers *l, uint32_t index, uint32_t word)
     return l->done[index * l->words + word];
 }
 
+bool layers_passed(const struct layers *l, uint32_t index)
+{
+    const struct forward *f = &l->forwards[index];
+
+    HLG_ASSERT(index < l->forwards_max);
+    return f->number != 0 && f->chunks == 0 &&
+           memchr(&l->done[index * l->words], LAYERS_ALL, l->words) != NULL;
+}
+
 void layers_check(const struct layers *l)
 {
     for (uint32_t i = 0; i < l->forwards_max; i++) {

@@ -325,9 +325,7 @@ static void open_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_
     r->state = PREFILL_ASKED;
     p->open_count++;
     p->stats.requests++;
-    if (m->ttl_ns < HLG_TIME_NEVER - p->sessions.now) {
-        timers_set(&p->timers, index, p->sessions.now + m->ttl_ns);
-    }
+    timers_set(&p->timers, index, hlg_time_after(p->sessions.now, m->ttl_ns));
     p->message = m;
     notice(p, r, HLG_NOTICE_REQUESTED);
 }
@@ -345,6 +343,8 @@ static void on_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_re
     session->last_number = m->number;
     if (!request_fits(p, peer, m)) {
         reject(p, peer, m->number, HLG_REASON_PROTOCOL, 0);
+    } else if (m->prompt_bytes > p->config.limits.prompt_bytes_max) {
+        reject(p, peer, m->number, HLG_REASON_REJECTED, 0); /* the limits of the two differ */
     } else if (p->draining || p->free_head == HLG_NONE) {
         reject(p, peer, m->number, HLG_REASON_REJECTED, p->config.limits.heartbeat_ns);
     } else {
@@ -480,6 +480,14 @@ static bool admit_fits(const struct hlg_prefill *p, const struct prefill_request
     return true;
 }
 
+/* Number of the forward in place `forward` of the table that a request takes part in, if any:
+ * computed by it, or cached and valid after it. A chunk that completes no page leaves nothing else
+ * behind, and must stop with its forward all the same. */
+static uint32_t *part_of(struct hlg_prefill *p, uint32_t request, uint32_t forward)
+{
+    return &p->parts[request * p->config.limits.forwards_max + forward];
+}
+
 static int on_admit(struct hlg_prefill *p, const struct hlg_event_admit *e)
 {
     struct prefill_request *r = find(p, e->request);
@@ -514,6 +522,9 @@ static int on_admit(struct hlg_prefill *p, const struct hlg_event_admit *e)
     r->state = PREFILL_ADMITTED;
     answer(p, r, HLG_MESSAGE_ACCEPT, r->expected);
     if (e->cached_tokens > 0) {
+        if (forward != HLG_NONE) {
+            *part_of(p, index_of(p, r), forward) = e->cached_forward;
+        }
         add_chunk(p, r, forward, e->cached_tokens);
     }
     return 0;
@@ -536,11 +547,40 @@ static int on_reject(struct hlg_prefill *p, const struct hlg_event_reject *e)
     return 0;
 }
 
-/* Number of the forward in place `forward` of the table that a request takes part in, if any. A chunk
- * that completes no page leaves nothing else behind, and must stop with its forward all the same. */
-static uint32_t *part_of(struct hlg_prefill *p, uint32_t request, uint32_t forward)
+/* Whether some request takes part in a forward that its words have not passed. */
+static bool is_awaited(struct hlg_prefill *p, uint32_t forward)
 {
-    return &p->parts[request * p->config.limits.forwards_max + forward];
+    uint32_t number = p->layers.forwards[forward].number;
+    uint32_t first = p->config.layout.rank_begin;
+
+    for (uint32_t i = 0; i < p->config.limits.requests_max; i++) {
+        const struct prefill_request *r = &p->requests[i];
+        if (r->state == PREFILL_FREE || *part_of(p, i, forward) != number) {
+            continue;
+        }
+        for (uint32_t rank = first; rank < first + p->ranks; rank++) {
+            uint32_t word = post_word(p, r->source_pool, rank);
+            if (layers_done(&p->layers, forward, word) != LAYERS_ALL) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* Where counters are watched nobody need end a forward: newer stamps do (I4). Looked at when the table
+ * is full; returns whether there is room now. */
+static bool end_passed_forwards(struct hlg_prefill *p)
+{
+    bool room = false;
+
+    for (uint32_t i = 0; i < p->layers.forwards_max; i++) {
+        if (layers_passed(&p->layers, i) && !is_awaited(p, i)) {
+            layers_end(&p->layers, i);
+            room = true;
+        }
+    }
+    return room;
 }
 
 static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
@@ -562,6 +602,9 @@ static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
         return -HLG_ELIMIT;
     }
     int64_t forward = layers_announce(&p->layers, e->forward);
+    if (forward == -HLG_ELIMIT && end_passed_forwards(p)) {
+        forward = layers_announce(&p->layers, e->forward);
+    }
     if (forward < 0) {
         return (int)forward;
     }

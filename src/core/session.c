@@ -218,6 +218,9 @@ void sessions_end(struct sessions *s, uint32_t index, enum session_end why, int3
         return;
     }
     end_one(s, index, why, status);
+    if (!peer->was_up) {
+        return; /* nothing was asked of it or written to it: its domain stays as it is */
+    }
     for (uint32_t i = 0; i < s->limits->peers_max; i++) {
         struct session *other = &s->peers[i];
         if (other->state != SESSION_FREE && other->state != SESSION_CLOSING &&
@@ -440,18 +443,18 @@ void sessions_time(struct sessions *s)
         if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
             continue;
         }
-        hlg_time lease = peer->heard + s->limits->lease_ns;
+        hlg_time lease = hlg_time_after(peer->heard, s->limits->lease_ns);
         if (lease <= s->now) {
             sessions_end(s, i, SESSION_END_SILENCE, -HLG_EPEER);
             continue;
         }
-        hlg_time beat = peer->sent + s->limits->heartbeat_ns;
+        hlg_time beat = hlg_time_after(peer->sent, s->limits->heartbeat_ns);
         if (beat <= s->now) {
             if (peer->state == SESSION_UP && peer->out_count == 0) {
                 append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_HEARTBEAT});
             }
             peer->sent = s->now; /* asked for; not again before the next beat */
-            beat = s->now + s->limits->heartbeat_ns;
+            beat = hlg_time_after(s->now, s->limits->heartbeat_ns);
         }
         hlg_time due = lease < beat ? lease : beat;
         s->deadline = due < s->deadline ? due : s->deadline;
@@ -518,8 +521,9 @@ static bool next_open_or_close(struct sessions *s, unsigned kinds, struct hlg_ac
         if ((kinds & HLG_ACTION_PEER_CLOSE) != 0 && peer->state == SESSION_CLOSING &&
             !peer->close_asked && !peer->ended && (peer->out_head == HLG_NONE || peer->send_full)) {
             peer->close_asked = true;
-            *action = (struct hlg_action){.kind = HLG_ACTION_PEER_CLOSE,
-                                          .close = {.peer = i, .domain = peer->domain}};
+            *action = (struct hlg_action){
+                .kind = HLG_ACTION_PEER_CLOSE,
+                .close = {.peer = i, .domain = peer->domain, .fence = peer->was_up}};
             return true;
         }
     }

@@ -52,8 +52,8 @@ struct session {
     bool open_asked;  /* PEER_OPEN was pulled */
     bool close_asked; /* PEER_CLOSE was pulled */
     bool draining;    /* the peer takes no new requests */
-    bool was_up;
-    bool ended; /* and the machine has not taken note */
+    bool was_up; /* requests may have gone: only closing the fence domain proves that all is over */
+    bool ended;  /* and the machine has not taken note */
     uint64_t node;
     uint64_t incarnation;
     uint64_t serial;        /* of this session among all of this machine's */
@@ -117,8 +117,8 @@ int sessions_opened(struct sessions *s, const struct hlg_event_peer *event);
  * late, 0 if it is the machine's and the session is up. Anything out of place ends the session. */
 int sessions_message(struct sessions *s, const struct hlg_event_peer *event);
 /*
- * End a session; no-op when it is over. Peers of the same fence domain end with it. The machine finds
- * each ended peer by sessions_take_ended, at the end of every event, and ends its requests.
+ * End a session; no-op when it is over. Peers of the same fence domain end with one that was up. The
+ * machine finds each ended peer by sessions_take_ended, at the end of every event, and ends its requests.
  */
 void sessions_end(struct sessions *s, uint32_t peer, enum session_end why, int32_t status);
 uint32_t sessions_take_ended(struct sessions *s);

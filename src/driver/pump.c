@@ -129,7 +129,7 @@ static void carry_action(struct hlg_pump *p, const struct hlg_action *action)
         carry_open(p, action->peer);
         return;
     case HLG_ACTION_PEER_CLOSE:
-        pump_session_close(p, action->close.peer);
+        pump_session_close(p, action->close.peer, action->close.fence);
         return;
     case HLG_ACTION_FLUSH:
         carry_flush(p, action->request);

@@ -194,21 +194,37 @@ int pump_domains_poll(struct hlg_pump *p)
     return work;
 }
 
+/* The domain may live on without a peer whose addresses were not all good. */
+static void take_back_numbers(struct hlg_pump *p, const struct pump_peer *peer, uint32_t count)
+{
+    const struct pump_domain *domain = &p->domains[peer->domain];
+    uint32_t remotes = p->limits.lanes_max * p->limits.rails_max;
+    uint32_t of_each = peer->lanes * peer->rails;
+
+    for (uint32_t i = 0; i < count; i++) {
+        struct hlg_transport *t = domain->endpoints[i / of_each].transport;
+        int error = t->ops->peer_close(t, peer->numbers[i / of_each * remotes + i % of_each]);
+        HLG_ASSERT(error == 0); /* it was opened just now */
+    }
+}
+
 int pump_domain_peer_open(struct hlg_pump *p, struct pump_peer *peer)
 {
     const struct pump_domain *domain = &p->domains[peer->domain];
     uint32_t remotes = p->limits.lanes_max * p->limits.rails_max;
+    uint32_t of_each = peer->lanes * peer->rails; /* endpoints of the peer, for each of ours */
+    uint32_t count = p->lanes * p->rails * of_each;
 
     HLG_ASSERT(domain->open && domain->opening == peer->opening);
-    for (uint32_t i = 0; i < p->lanes * p->rails; i++) {
-        struct hlg_transport *t = domain->endpoints[i].transport;
-        for (uint32_t r = 0; r < peer->lanes * peer->rails; r++) {
-            int number = t->ops->peer_open(t, peer->addresses[r].address, peer->addresses[r].bytes);
-            if (number < 0) {
-                return number;
-            }
-            peer->numbers[i * remotes + r] = (uint32_t)number;
+    for (uint32_t i = 0; i < count; i++) {
+        struct hlg_transport *t = domain->endpoints[i / of_each].transport;
+        const struct hlg_rail_address *address = &peer->addresses[i % of_each];
+        int number = t->ops->peer_open(t, address->address, address->bytes);
+        if (number < 0) {
+            take_back_numbers(p, peer, i);
+            return number;
         }
+        peer->numbers[i / of_each * remotes + i % of_each] = (uint32_t)number;
     }
     peer->opened = true;
     return 0;

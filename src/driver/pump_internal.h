@@ -131,7 +131,8 @@ int pump_sessions_read(struct hlg_pump *p);
 int pump_session_send(struct hlg_pump *p, uint32_t peer, const struct hlg_message *message);
 void pump_session_end(struct hlg_pump *p, uint32_t peer, int32_t status);
 void pump_session_bye(struct hlg_pump *p, uint32_t peer, const struct hlg_refusal *why);
-void pump_session_close(struct hlg_pump *p, uint32_t peer);
+/* `fence`: its domain must be closed, though others use it. */
+void pump_session_close(struct hlg_pump *p, uint32_t peer, bool fence);
 
 /* pump_table.c */
 int pump_table_own(struct hlg_pump *p, const struct hlg_pump_config *config);

@@ -175,6 +175,14 @@ static const char *find_fault(const struct hlg_pump_config *config)
     if (config->region_count > PUMP_REGIONS_MAX) {
         return "too many regions";
     }
+    struct hlg_transport_caps caps;
+    config->fabric->query(config->fabric, &caps);
+    if (!caps.placed) {
+        return "the provider only acknowledges writes and does not say when they are placed: a "
+               "page "
+               "could return while one may still land, and fence marks against that are not built "
+               "yet";
+    }
     return NULL;
 }
 

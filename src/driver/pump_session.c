@@ -52,7 +52,7 @@ void pump_session_end(struct hlg_pump *p, uint32_t index, int32_t status)
     pump_feed_peer(p, HLG_EVENT_PEER_DOWN, index, status);
 }
 
-void pump_session_close(struct hlg_pump *p, uint32_t index)
+void pump_session_close(struct hlg_pump *p, uint32_t index, bool fence)
 {
     struct pump_peer *peer = &p->peers[index];
     struct pump_domain *domain = &p->domains[peer->domain];
@@ -65,7 +65,7 @@ void pump_session_close(struct hlg_pump *p, uint32_t index)
     }
     /* Of peers that share a domain the first to be closed closes it; a later peer may have had it
        opened anew meanwhile. */
-    if (domain->opening == peer->opening) {
+    if (domain->opening == peer->opening && (fence || domain->users == 1)) {
         pump_domain_close(p, peer->domain);
     }
     HLG_ASSERT(domain->users > 0);

@@ -38,6 +38,7 @@ struct node {
     uint32_t page;    /* next free source page */
     uint32_t context; /* next free context page, both roles */
     uint32_t forward;
+    bool counters_only; /* the engine ends no forward */
 };
 
 struct world {
@@ -98,7 +99,8 @@ static void take_notice(void *context, const struct hlg_notice *notice)
     n->notices[n->notice_count++].message = NULL;
 }
 
-static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint32_t peers_max)
+static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
+                           const struct hlg_limits *limits)
 {
     struct node *n = &w->nodes[index];
     struct hlg_place places[PLACES_MAX];
@@ -107,11 +109,8 @@ static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint3
                                      .notice = take_notice,
                                      .context = n};
     struct hlg_layout layout = make_layout();
-    struct hlg_limits limits;
     char error[256] = "";
 
-    make_limits(&limits);
-    limits.peers_max = peers_max;
     n->role = role;
     int count = hlg_places_linear(&layout, 0, places, PLACES_MAX, &n->bytes);
     assert_true(count > 0 && count <= (int)PLACES_MAX);
@@ -127,9 +126,9 @@ static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint3
     config.place_count = (uint32_t)count;
     if (role == HLG_ROLE_PREFILL) {
         config.prefill = (struct hlg_prefill_config){
-            .limits = limits, .layout = layout, .rails = 1, .node = index + 1, .incarnation = 7};
+            .limits = *limits, .layout = layout, .rails = 1, .node = index + 1, .incarnation = 7};
     } else {
-        config.decode = (struct hlg_decode_config){.limits = limits,
+        config.decode = (struct hlg_decode_config){.limits = *limits,
                                                    .layout = layout,
                                                    .rails = 1,
                                                    .node = index + 1,
@@ -140,6 +139,15 @@ static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint3
     if (created != 0) {
         fail_msg("%s", error);
     }
+}
+
+static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint32_t peers_max)
+{
+    struct hlg_limits limits;
+
+    make_limits(&limits);
+    limits.peers_max = peers_max;
+    node_open_with(w, index, role, &limits);
 }
 
 static int world_setup(void **state)
@@ -200,7 +208,9 @@ static void engine_compute(struct node *n, const struct hlg_notice *notice, uint
         engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_LAYER,
                                             .layer = {.value = n->forward << 8 | layer}});
     }
-    engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_FORWARD_END, .forward = n->forward});
+    if (!n->counters_only) {
+        engine_event(n, &(struct hlg_event){.kind = HLG_EVENT_FORWARD_END, .forward = n->forward});
+    }
 }
 
 static int engine_turn(struct node *n)
@@ -489,6 +499,11 @@ static void spoil_provider(struct hello_parts *parts)
     parts->message.hello.provider[0] = '?';
 }
 
+static void spoil_fingerprint(struct hello_parts *parts)
+{
+    parts->message.hello.fingerprint[0] ^= 1;
+}
+
 static void spoil_address_lane(struct hello_parts *parts)
 {
     parts->address.lane = 1;
@@ -585,11 +600,9 @@ static void a_peer_too_many_is_told(void **state)
     first->ops->close(first);
 }
 
-/* Two decoders that share the prefiller's only fence domain: the end of one is the end of both, and
- * both can come back. */
-static void peers_of_one_domain_end_together_and_return(void **state)
+/* A network on which each node has but one fence domain. */
+static void share_domains(struct world *w)
 {
-    struct world *w = *state;
     struct hlg_loop_config config;
 
     hlg_loop_destroy(w->loop);
@@ -598,6 +611,15 @@ static void peers_of_one_domain_end_together_and_return(void **state)
     config.domains_max = 1;
     config.message_bytes_max = MESSAGE_MAX;
     assert_int_equal(hlg_loop_create(&config, &w->loop), 0);
+}
+
+/* Two decoders that share the prefiller's only fence domain: the end of one is the end of both, and
+ * both can come back. */
+static void peers_of_one_domain_end_together_and_return(void **state)
+{
+    struct world *w = *state;
+
+    share_domains(w);
     node_open(w, 0, HLG_ROLE_DECODE, 2);
     node_open(w, 2, HLG_ROLE_DECODE, 2);
     node_open(w, 1, HLG_ROLE_PREFILL, 2);
@@ -621,6 +643,164 @@ static void peers_of_one_domain_end_together_and_return(void **state)
     submit(&w->nodes[2], 0, 30, 3, 0);
     run_until(w, &w->nodes[0], HLG_NOTICE_READY, 1);
     run_until(w, &w->nodes[2], HLG_NOTICE_READY, 1);
+}
+
+/* Whoever knocks and is not let in leaves the sessions of its fence domain alone. */
+static void strangers_do_not_end_the_sessions_of_a_domain(void **state)
+{
+    static void (*const spoil[])(struct hello_parts * parts) = {
+        spoil_key_bytes, spoil_fingerprint, spoil_nothing /* a made-up address */};
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct hlg_transport_caps caps;
+    uint32_t ready = 0;
+
+    share_domains(w);
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    struct hlg_fabric *fabric = hlg_loop_fabric(w->loop, 1);
+    fabric->query(fabric, &caps);
+    for (uint32_t i = 0; i < sizeof spoil / sizeof spoil[0]; i++) {
+        for (uint32_t node = 0; node < 2; node++) {
+            struct hello_parts parts;
+            struct hlg_channel *channel = stranger(w, node);
+            make_hello(&parts);
+            memcpy(parts.message.hello.provider, caps.provider, sizeof caps.provider);
+            spoil[i](&parts);
+            say(channel, &parts.message);
+            hear_bye(w, channel);
+            channel = stranger(w, node);
+            channel->ops->close(channel); /* without a word */
+            submit(d, 0, 30, 5, 0);
+            run_until(w, d, HLG_NOTICE_READY, ++ready);
+            engine_event(d, &(struct hlg_event){.kind = HLG_EVENT_RELEASE,
+                                                .request = hlg_pump_submitted(d->pump)});
+        }
+    }
+    assert_int_equal(count_notices(d, HLG_NOTICE_PEER_UP), 1);
+}
+
+/* Each node has its own limits: a prompt that is too long for one is not its end. */
+static void a_prompt_beyond_the_prefillers_limit_is_rejected(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct hlg_limits limits;
+
+    make_limits(&limits);
+    limits.prompt_bytes_max = 100;
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open_with(w, 1, HLG_ROLE_PREFILL, &limits);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    submit(d, 0, 30, 5, 101);
+    run_until(w, d, HLG_NOTICE_RETURNED, 1);
+    assert_int_equal(last_notice(d, HLG_NOTICE_FAILED)->reason, HLG_REASON_REJECTED);
+    assert_int_equal(count_notices(&w->nodes[1], HLG_NOTICE_REQUESTED), 0);
+    submit(d, 0, 30, 5, 100);
+    run_until(w, d, HLG_NOTICE_READY, 1);
+}
+
+static void ask_prefill(struct world *w, hlg_handle *requests, uint32_t count)
+{
+    struct node *p = &w->nodes[1];
+    uint32_t found = 0;
+
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    join(w, 0, 1);
+    run_until(w, &w->nodes[0], HLG_NOTICE_PEER_UP, 1);
+    p->answered = UINT32_MAX; /* the test is the engine */
+    for (uint32_t i = 0; i < count; i++) {
+        submit(&w->nodes[0], 0, 9, 10 * i, 0);
+    }
+    run_until(w, p, HLG_NOTICE_REQUESTED, count);
+    for (uint32_t i = 0; i < p->notice_count; i++) {
+        if (p->notices[i].kind == HLG_NOTICE_REQUESTED) {
+            requests[found++] = p->notices[i].request;
+        }
+    }
+}
+
+/* Pages that another request's forward was to make valid: when it is given up, nothing of them goes. */
+static void an_aborted_forward_stops_who_waits_for_its_cached_pages(void **state)
+{
+    struct world *w = *state;
+    struct node *p = &w->nodes[1];
+    static const uint32_t pages[2] = {1, 2};
+    static const uint32_t context = 3;
+    struct hlg_pump_stats stats;
+    hlg_handle requests[2];
+
+    ask_prefill(w, requests, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+        engine_event(p,
+                     &(struct hlg_event){.kind = HLG_EVENT_ADMIT,
+                                         .admit = {.request = requests[i],
+                                                   .cached_tokens = i * PAGE_TOKENS,
+                                                   .cached_forward = i,
+                                                   .groups = {{.count = 2, .pages = pages},
+                                                              {.count = 1, .pages = &context}}}});
+        if (i == 0) {
+            engine_event(p, &(struct hlg_event){
+                                .kind = HLG_EVENT_CHUNK,
+                                .chunk = {.request = requests[0], .forward = 1, .token_count = 8}});
+        }
+    }
+    engine_event(p, &(struct hlg_event){.kind = HLG_EVENT_FORWARD_ABORT, .forward = 1});
+    run_until(w, p, HLG_NOTICE_FENCED, 2);
+    run_until(w, &w->nodes[0], HLG_NOTICE_RETURNED, 2);
+    hlg_pump_stats(p->pump, &stats);
+    assert_int_equal(stats.pieces_posted, 0);
+}
+
+/* Counters tell all: an engine that never ends a forward runs as many as it likes. */
+static void counters_alone_end_forwards(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct hlg_limits limits;
+
+    make_limits(&limits);
+    node_open(w, 0, HLG_ROLE_DECODE, 2);
+    node_open(w, 1, HLG_ROLE_PREFILL, 2);
+    w->nodes[1].counters_only = true;
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    for (uint32_t i = 0; i < 3 * limits.forwards_max; i++) {
+        submit(d, 0, 30, 5, 0);
+        run_until(w, d, HLG_NOTICE_READY, i + 1);
+        engine_event(d, &(struct hlg_event){.kind = HLG_EVENT_RELEASE,
+                                            .request = hlg_pump_submitted(d->pump)});
+    }
+}
+
+/* Waits without end are limits as well. */
+static void limits_of_time_may_be_endless(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+    struct hlg_limits limits;
+
+    make_limits(&limits);
+    limits.lease_ns = HLG_TIME_NEVER;
+    limits.heartbeat_ns = HLG_TIME_NEVER;
+    limits.fence_ns = HLG_TIME_NEVER;
+    node_open_with(w, 0, HLG_ROLE_DECODE, &limits);
+    node_open_with(w, 1, HLG_ROLE_PREFILL, &limits);
+    hlg_loop_advance_to(w->loop, HLG_NS_PER_S);
+    join(w, 0, 1);
+    run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+    hlg_loop_advance_to(w->loop, 3600 * HLG_NS_PER_S);
+    submit(d, 0, 30, 5, 0);
+    engine_event(
+        d, &(struct hlg_event){.kind = HLG_EVENT_CANCEL, .request = hlg_pump_submitted(d->pump)});
+    run_until(w, d, HLG_NOTICE_RETURNED, 1);
+    submit(d, 0, 30, 5, 0);
+    run_until(w, d, HLG_NOTICE_READY, 1);
+    assert_int_equal(count_notices(d, HLG_NOTICE_PEER_DOWN), 0);
 }
 
 /* A prefiller dies with writes under way: the decoder hears of it, and its pages come back. */
@@ -689,6 +869,11 @@ int main(void)
         WORLD_TEST(hellos_that_cannot_work_are_refused_on_both_sides),
         WORLD_TEST(a_peer_too_many_is_told),
         WORLD_TEST(peers_of_one_domain_end_together_and_return),
+        WORLD_TEST(strangers_do_not_end_the_sessions_of_a_domain),
+        WORLD_TEST(a_prompt_beyond_the_prefillers_limit_is_rejected),
+        WORLD_TEST(an_aborted_forward_stops_who_waits_for_its_cached_pages),
+        WORLD_TEST(counters_alone_end_forwards),
+        WORLD_TEST(limits_of_time_may_be_endless),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(places_that_reach_too_far_are_refused),
     };
