@@ -138,7 +138,7 @@ void fleet_reap(struct member *member, char *text, size_t capacity)
     }
     if (reaped == 0) {
         (void)kill(member->pid, SIGKILL);
-        reaped = waitpid(member->pid, &status, 0);
+        (void)waitpid(member->pid, &status, 0);
     }
     if (WIFSIGNALED(status)) {
         member->status = 128 + WTERMSIG(status);

@@ -105,6 +105,7 @@ struct node_config {
 enum {
     NODE_REQUESTS_MAX = 512,  /* open at a time on one node */
     NODE_SEQUENCES_MAX = 64,  /* of one forward */
+    NODE_FORWARDS_MAX = 1024, /* announced and not wholly sent; > NODE_CONTEXT_TOKENS */
     NODE_CONTEXT_TOKENS = 512 /* longest sequence: prompt and output */
 };
 

@@ -256,8 +256,8 @@ static int open_messenger(struct node *node)
     config.limits.prompt_bytes_max = NODE_CONTEXT_TOKENS * 4;
     config.limits.message_bytes_max = 1u << 20;
     /* Forwards pile up while a decode node is slow to take what they made. */
-    config.limits.forwards_max = 1024;
-    config.limits.chunks_max = 8192;
+    config.limits.forwards_max = NODE_FORWARDS_MAX;
+    config.limits.chunks_max = 16384;
     config.layout = node->layout;
     node_fingerprint(&node->options.config.model, config.fingerprint);
     config.fabric = node->fabric;

@@ -31,6 +31,7 @@ struct work {
     uint32_t computed; /* or about to be, by the forward under way */
     uint32_t page_count;
     uint32_t context; /* page of the context group, HLG_NONE: none wanted */
+    uint64_t first;   /* forward pass that it was in first, counted from 1; 0: none yet */
     bool in_forward;
     bool last;        /* its last chunk is in the forward */
     bool over;        /* the messenger has let go of the pages */
@@ -179,9 +180,25 @@ static uint32_t add_chunk(struct engine *e, struct work *work, uint32_t budget)
     const bool added = ranks_step_add(e->node.ranks, 0, &sequence, last ? work->context : HLG_NONE);
     HLG_ASSERT(added); /* budget and sequence count were looked at */
     work->in_forward = true;
+    work->first = work->first == 0 ? e->forwards + 1 : work->first;
     work->last = last;
     work->computed += count;
     return count;
+}
+
+/*
+ * Whether the messenger may still hold as many forwards as it can: those from the first one on of the
+ * oldest request that is not sent. That request is in every forward until it is done, since it is the
+ * first in line, and has fewer chunks than NODE_FORWARDS_MAX; so this ends.
+ */
+static bool is_full(const struct engine *e)
+{
+    uint64_t oldest = e->forwards + 1;
+    for (uint32_t i = 0; i < e->order_count; i++) {
+        const struct work *work = &e->works[e->order[i]];
+        oldest = work->first != 0 && work->first < oldest ? work->first : oldest;
+    }
+    return e->forwards + 1 - oldest >= NODE_FORWARDS_MAX - 1;
 }
 
 /* Start a forward pass where there is work and none is under way. */
@@ -189,7 +206,7 @@ static void start_forward(struct engine *e)
 {
     const struct tlm_config *model = &e->node.options.config.model;
     uint32_t budget = e->node.options.config.chunk_tokens;
-    if (ranks_step_running(e->node.ranks, 0)) {
+    if (ranks_step_running(e->node.ranks, 0) || is_full(e)) {
         return;
     }
     if (budget == 0 || budget > model->batch_tokens_max) {
