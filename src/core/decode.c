@@ -5,6 +5,7 @@
 #include <halage/decode.h>
 #include <halage/handoff.h>
 #include <halage/replica.h>
+#include <halage/wire.h>
 
 enum request_state {
     REQUEST_FREE = 0,
@@ -365,6 +366,25 @@ static int check_submit(const struct hlg_decode *d, const struct hlg_event_submi
     return 0;
 }
 
+/* Whether its REQUESTs fit into frames: one that does not would end the session that it goes to. */
+static bool fits_frame(const struct hlg_decode *d, const struct hlg_event_submit *e)
+{
+    struct hlg_message m = {.kind = HLG_MESSAGE_REQUEST,
+                            .request = {.prompt_bytes = e->prompt_bytes,
+                                        .group_count = d->config.layout.group_count,
+                                        .id_bytes = e->id_bytes}};
+    uint64_t pages = 0;
+
+    for (uint32_t g = 0; g < m.request.group_count; g++) {
+        pages += e->groups[g].count;
+    }
+    if (pages > HLG_TOKENS_MAX) {
+        return false;
+    }
+    memcpy(m.request.groups, e->groups, sizeof m.request.groups);
+    return hlg_wire_bytes(&m) <= d->config.limits.message_bytes_max;
+}
+
 static int check_peers(const struct hlg_decode *d, const struct hlg_event_submit *e)
 {
     if (e->source_count == 0) {
@@ -457,6 +477,9 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
     }
     bool needs = hlg_handoff_needs_prefill(&d->config.layout, e->tokens, asked);
     error = needs ? check_peers(d, e) : 0;
+    if (error == 0 && needs && !fits_frame(d, e)) {
+        error = -HLG_EINVAL;
+    }
     if (error != 0) {
         return error;
     }

@@ -264,6 +264,27 @@ static void late_immediates_are_credited_to_their_sender(void **state)
     assert_int_equal(b->credits[1], 2);
 }
 
+/* 512 bytes of frame: the driver could only end the session over more. */
+static void a_request_beyond_a_frame_is_refused_at_once(void **state)
+{
+    struct bench *b = *state;
+    static const uint8_t prompt[512];
+    static const uint32_t page;
+    struct hlg_event event = {.kind = HLG_EVENT_SUBMIT,
+                              .submit = {.source_count = 1,
+                                         .tokens = 2,
+                                         .ttl_ns = HLG_TIME_NEVER,
+                                         .prompt = prompt,
+                                         .prompt_bytes = sizeof prompt,
+                                         .groups = {{.count = 1, .pages = &page}}}};
+
+    join(b, 0, 0, 10);
+    assert_int_equal(tell(b, event), -HLG_EINVAL);
+    event.submit.prompt_bytes = 400;
+    assert_int_equal(tell(b, event), 0);
+    assert_int_equal(b->requests[0].prompt_bytes, 400);
+}
+
 #define BENCH_TEST(test) cmocka_unit_test_setup_teardown(test, bench_setup, bench_teardown)
 
 int main(void)
@@ -271,6 +292,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BENCH_TEST(a_lost_source_does_not_end_who_has_its_number_now),
         BENCH_TEST(late_immediates_are_credited_to_their_sender),
+        BENCH_TEST(a_request_beyond_a_frame_is_refused_at_once),
         BENCH_TEST(an_immediate_too_many_does_not_end_who_has_the_number_now),
     };
 
