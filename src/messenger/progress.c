@@ -210,7 +210,9 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
                              .tv_nsec = (long)(span % HLG_NS_PER_S)};
     m->stats.core_sleeps++;
     (void)ppoll(m->fds, count, &limit, NULL); /* an error or a signal only makes it look again */
-    m->accept_due = 0;                        /* it may be a connection that woke us */
+    if (m->listener != NULL && may_take(m) && (m->fds[1].revents & POLLIN) != 0) {
+        m->accept_due = 0;
+    }
 }
 
 void *progress_main(void *messenger)
