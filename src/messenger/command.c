@@ -184,9 +184,10 @@ static int on_forward_over(struct hlg_messenger *m, const struct command *comman
                               .forward = command->forward};
     int error = hlg_pump_event(m->pump, &event);
 
-    /* All that was announced up to now is over when its newest forward is; a later chunk is counted
-       by the poller already, or will be, and keeps it awake. */
-    if (command->forward == m->forward_newest) {
+    /* All that was announced up to now is over when its newest forward has ended, though not when it is
+       given up: older ones still run. A later chunk is counted by the poller already, or will be, and
+       keeps it awake. */
+    if (end && command->forward == m->forward_newest) {
         layer_poll_rest(m, m->chunks_handled);
     }
     /* -HLG_ESTATE: all its requests ended before. */

@@ -174,6 +174,35 @@ static void what_the_core_refuses_fails_and_returns(void **state)
     assert_int_equal(duo_last(&duo->decode, HLG_NOTICE_FAILED)->error, -HLG_EPEER);
 }
 
+/* The newest forward is given up while an older one runs: the counter of that one is still watched. */
+static void an_abort_leaves_older_forwards_watched(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger *m = duo->prefill.messenger;
+    struct hlg_admit admit = {.size = sizeof admit};
+    const uint32_t page = 0;
+    hlg_ticket tickets[2];
+
+    duo->passive = true;
+    admit.groups[0] = (struct hlg_page_list){.count = 1, .pages = &page};
+    admit.groups[1] = admit.groups[0];
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(duo_submit(duo, "a", 5, i, i, &tickets[i]), 0);
+        duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, i + 1);
+        tickets[i] = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+        assert_int_equal(hlg_messenger_admit(m, tickets[i], &admit), 0);
+        assert_int_equal(hlg_messenger_chunk(m, tickets[i], i + 1, 0, 4), 0);
+    }
+    assert_int_equal(hlg_messenger_forward_abort(m, 2), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_FENCED, 1);
+    assert_int_equal(duo_last(&duo->prefill, HLG_NOTICE_FENCED)->ticket, tickets[1]);
+    for (uint32_t i = 0; i < 10; i++) {
+        duo_nap(duo); /* time enough for a poller that would rest */
+    }
+    atomic_store_explicit(&duo->counter, 1u << 8 | (DUO_LAYERS + 1), memory_order_release);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+}
+
 /* A chunk that leaves a gap could never be sent: the request is given up, and its decoder told. */
 static void a_refused_chunk_gives_the_request_up(void **state)
 {
@@ -549,6 +578,7 @@ int main(void)
         DUO_TEST(a_cancelled_request_returns_its_pages),
         DUO_TEST(a_prompt_reaches_the_engine_that_rejects_it),
         DUO_TEST(what_the_core_refuses_fails_and_returns),
+        DUO_TEST(an_abort_leaves_older_forwards_watched),
         DUO_TEST(a_refused_chunk_gives_the_request_up),
         DUO_TEST(tickets_are_bounded_and_come_back),
         EMPTY_TEST(layouts_that_cannot_be_joined_refuse_each_other),
