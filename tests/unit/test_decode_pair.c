@@ -942,6 +942,19 @@ static void a_submit_that_does_not_fit_changes_nothing(void **state)
     pair_close(p);
 }
 
+static void a_submit_without_id_needs_no_pointers(void **state)
+{
+    struct hlg_event event = {.kind = HLG_EVENT_SUBMIT,
+                              .submit = {.source_count = 1, .tokens = TOKENS, .ttl_ns = 9}};
+    struct pair *p = open_simple();
+
+    (void)state;
+    event.submit.groups[0].first = 2; /* all pages are there: no list either */
+    assert_int_equal(pair_feed(p, DECODE, &event), 0);
+    pair_expect(p, DECODE, "ready");
+    pair_close(p);
+}
+
 static void events_of_a_prefiller_are_refused(void **state)
 {
     struct pair *p = open_simple();
@@ -1000,6 +1013,7 @@ int main(void)
         cmocka_unit_test(a_limit_that_is_reached_is_answered_and_recovers),
         cmocka_unit_test(poisoned_slots_leave_the_rest_to_work_with),
         cmocka_unit_test(a_submit_that_does_not_fit_changes_nothing),
+        cmocka_unit_test(a_submit_without_id_needs_no_pointers),
         cmocka_unit_test(events_of_a_prefiller_are_refused),
     };
 
