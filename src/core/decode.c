@@ -610,7 +610,8 @@ static void on_accept(struct hlg_decode *d, struct request *r, struct source *so
             return;
         }
     }
-    if (r->accepted == 0 && r->state != REQUEST_QUARANTINED) {
+    /* Writes may overtake the ACCEPT: nothing follows a terminal notice but that of the pages. */
+    if (r->accepted == 0 && r->state != REQUEST_READY && r->state != REQUEST_QUARANTINED) {
         r->accepted = d->sessions.now;
         notice(d, r, HLG_NOTICE_ACCEPTED);
     }

@@ -741,6 +741,24 @@ static void answers_after_ready_change_nothing(void **state)
     pair_close(p);
 }
 
+/* READY is terminal, and writes may well overtake the ACCEPT. */
+static void nothing_is_said_of_a_request_after_ready(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &simple_ask);
+    pair_run(p);
+    p->hold_frames = true;
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "ready");
+    p->hold_frames = false;
+    pair_run(p);
+    pair_expect(p, DECODE, "");
+    pair_close(p);
+}
+
 /* ---- flush -------------------------------------------------------------------------------- */
 
 static struct pair *open_flushing(void)
@@ -1006,6 +1024,7 @@ int main(void)
         cmocka_unit_test(an_answer_to_an_unsent_request_proves_nothing),
         cmocka_unit_test(any_reason_from_outside_is_one_of_ours),
         cmocka_unit_test(answers_after_ready_change_nothing),
+        cmocka_unit_test(nothing_is_said_of_a_request_after_ready),
         cmocka_unit_test(ready_waits_for_the_flush),
         cmocka_unit_test(a_request_cancelled_while_flushing_is_not_ready_later),
         cmocka_unit_test(a_flush_that_ends_after_the_cancel_is_nothing),
