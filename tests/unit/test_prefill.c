@@ -295,6 +295,47 @@ static void all_layers_but_the_last_are_posted_early(void **state)
     pair_close(p);
 }
 
+/* The write that ends a layer may be taken on one rail while an earlier one waits on another. */
+static void a_layer_is_early_only_when_all_its_writes_are(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_prefill_stats stats;
+    struct hlg_action_write first;
+    struct hlg_action_write second;
+
+    (void)state;
+    pair_config(&config);
+    config.rails = 2;
+    for (uint32_t late = 0; late < 2; late++) {
+        struct pair *p = pair_simple(&config);
+        p->hold_writes = true;
+        hlg_handle request = admitted(p, &simple_ask);
+        assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, TOKENS - 1), 0);
+        assert_int_equal(pair_tick(p, PREFILL, 0, 1, 1), 0);
+        assert_true(next_write(p, 0, &first));
+        take(p, first.op, 1);
+        assert_true(next_write(p, 0, &second));
+        assert_int_not_equal(first.rail, second.rail);
+        take(p, second.op, 2);
+        hlg_prefill_stats(p->sides[PREFILL].prefill, &stats);
+        assert_int_equal(stats.layers_early + stats.layers_late, 0);
+        if (late == 1) {
+            assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 1), 0);
+        }
+        room(p, 0, first.rail);
+        assert_true(next_write(p, 0, &first));
+        while (first.layer != 0) { /* of the forward's end */
+            take(p, first.op, 0);
+            assert_true(next_write(p, 0, &first));
+        }
+        take(p, first.op, 1);
+        hlg_prefill_stats(p->sides[PREFILL].prefill, &stats);
+        assert_int_equal(stats.layers_early, 1 - late);
+        assert_int_equal(stats.layers_late, late);
+        pair_close(p);
+    }
+}
+
 /* ---- aborted forwards --------------------------------------------------------------------- */
 
 static void an_aborted_forward_posts_nothing_more(void **state)
@@ -1279,6 +1320,7 @@ int main(void)
         cmocka_unit_test(without_all_reduce_each_rank_has_its_word),
         cmocka_unit_test(with_all_reduce_each_stage_has_its_word),
         cmocka_unit_test(all_layers_but_the_last_are_posted_early),
+        cmocka_unit_test(a_layer_is_early_only_when_all_its_writes_are),
         cmocka_unit_test(an_aborted_forward_posts_nothing_more),
         cmocka_unit_test(an_abort_stops_the_requests_of_that_forward_alone),
         cmocka_unit_test(a_chunk_of_no_pages_stops_with_its_forward),
