@@ -861,6 +861,40 @@ static void credit_goes_at_every_half_window(void **state)
     pair_close(p);
 }
 
+/* Writes of a request may land after its FENCED, when its slot is closed. Their window is that of the
+ * peer that wrote them, not of another one that shares its fence domain: given to that one it would be
+ * credit for what it never posted, and end its session. */
+static void late_immediates_are_credited_to_their_own_peer(void **state)
+{
+    struct pair_ask ask = {.tokens = TOKENS, .peers = {1}};
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    config.limits.window_pieces = 2;
+    struct pair *p = open_three(&config, 0);
+    hlg_handle request = submit(p, &ask);
+    pair_run(p);
+    p->hold_landing = true;
+    pair_serve(p, OTHER, 1);
+    pair_run(p);
+    assert_int_equal(cancel(p, request), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted failed(cancelled) returned");
+    p->hold_landing = false;
+    pair_run(p);
+    pair_expect(p, DECODE, "");
+    pair_expect(p, PREFILL, "");
+    pair_expect(p, OTHER, "requested stopping(cancelled) fenced");
+    /* The window is whole again: the next request needs all of it. */
+    submit(p, &ask);
+    pair_run(p);
+    pair_serve(p, OTHER, 2);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    pair_close(p);
+}
+
 /* ---- SUBMIT ------------------------------------------------------------------------------- */
 
 static void a_limit_that_is_reached_is_answered_and_recovers(void **state)
@@ -1029,6 +1063,7 @@ int main(void)
         cmocka_unit_test(a_request_cancelled_while_flushing_is_not_ready_later),
         cmocka_unit_test(a_flush_that_ends_after_the_cancel_is_nothing),
         cmocka_unit_test(credit_goes_at_every_half_window),
+        cmocka_unit_test(late_immediates_are_credited_to_their_own_peer),
         cmocka_unit_test(a_limit_that_is_reached_is_answered_and_recovers),
         cmocka_unit_test(poisoned_slots_leave_the_rest_to_work_with),
         cmocka_unit_test(a_submit_that_does_not_fit_changes_nothing),
