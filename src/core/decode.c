@@ -502,7 +502,9 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
     r->prompt_bytes = e->prompt_bytes;
     memcpy(r->groups, e->groups, sizeof r->groups);
     r->id_bytes = e->id_bytes;
-    memcpy(r->id, e->id, e->id_bytes);
+    if (e->id_bytes > 0) { /* or `id` may be NULL */
+        memcpy(r->id, e->id, e->id_bytes);
+    }
     r->submitted = d->sessions.now;
     r->deadline = hlg_time_after(d->sessions.now, e->ttl_ns);
     timers_set(&d->timers, index_of(d, r), r->deadline);
@@ -631,7 +633,8 @@ static void on_accept(struct hlg_decode *d, struct request *r, struct source *so
             return;
         }
     }
-    if (r->accepted == 0 && r->state != REQUEST_QUARANTINED) {
+    /* Writes may overtake the ACCEPT: nothing follows a terminal notice but that of the pages. */
+    if (r->accepted == 0 && r->state != REQUEST_READY && r->state != REQUEST_QUARANTINED) {
         r->accepted = d->sessions.now;
         notice(d, r, HLG_NOTICE_ACCEPTED);
     }

@@ -347,10 +347,29 @@ int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
 
 /* ---- what became of it -------------------------------------------------------------------- */
 
+/* A write of the same layer that another rail has not wholly taken yet, or NULL. */
+static struct op *untaken(const struct hlg_prefill *p, const struct op *op)
+{
+    for (uint32_t rail = 0; rail < p->config.rails; rail++) {
+        uint32_t index = link_of(p, op->lane, op->peer, rail)->op;
+        struct op *other = index != HLG_NONE ? &p->ops[index] : NULL;
+        if (other != NULL && other->request == op->request && other->forward == op->forward &&
+            other->layer == op->layer) {
+            return other;
+        }
+    }
+    return NULL;
+}
+
 /* All of a layer's writes of one chunk and rank are with the transport: before its forward ended? */
 static void count_layer(struct hlg_prefill *p, const struct op *op)
 {
     if (!op->last_of_layer || !op->counts) {
+        return;
+    }
+    struct op *other = untaken(p, op);
+    if (other != NULL) {
+        other->last_of_layer = true;
         return;
     }
     uint32_t forward = layers_find(&p->layers, op->forward);

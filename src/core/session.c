@@ -334,8 +334,8 @@ static int greet(struct sessions *s, struct session *peer, const struct hlg_hell
     }
     uint32_t lanes = hlg_layout_lanes(&hello->layout);
     peer->rails = hello->address_count / lanes;
-    if (peer->rails == 0 || peer->rails > HLG_RAILS_MAX || hello->address_count % lanes != 0 ||
-        hello->window_pieces == 0) {
+    if (peer->rails == 0 || peer->rails > s->limits->rails_max ||
+        hello->address_count % lanes != 0 || hello->window_pieces == 0) {
         *why =
             (struct hlg_refusal){.code = HLG_REFUSAL_TABLE, .a = hello->address_count, .b = lanes};
         return -HLG_EPLAN;

@@ -1,0 +1,1075 @@
+/*
+ * The decode machine: what it counts and when it says READY, that pages come back only when nothing
+ * can land in them any more (I1), and that no answer of a peer can break it. Most tests join it to
+ * prefill machines; hostile ones feed it messages by hand.
+ */
+#include "pair.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    DECODE = 0,
+    PREFILL = 1,
+    OTHER = 2
+};
+
+/* Two pages of two planes in two layers. */
+#define TOKENS 9u
+#define PIECES 8u
+
+static const struct pair_ask simple_ask = {.tokens = TOKENS};
+static const struct pair_ask two_sources = {.tokens = TOKENS, .source_count = 2, .peers = {0, 1}};
+
+static struct pair *open_simple(void)
+{
+    struct hlg_prefill_config config;
+
+    pair_config(&config);
+    return pair_simple(&config);
+}
+
+/* Two prefillers in fence domains of their own, or in one. */
+static struct pair *open_three(const struct hlg_prefill_config *given, uint32_t second_domain)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+
+    pair_config(&config);
+    config = given != NULL ? *given : config;
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_connect(p, DECODE, OTHER, second_domain, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up up");
+    pair_expect(p, PREFILL, "up");
+    pair_expect(p, OTHER, "up");
+    return p;
+}
+
+static hlg_handle submit(struct pair *p, const struct pair_ask *ask)
+{
+    hlg_handle request = 0;
+
+    assert_int_equal(pair_submit(p, DECODE, ask, &request), 0);
+    return request;
+}
+
+static int cancel(struct pair *p, hlg_handle request)
+{
+    return pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, request);
+}
+
+static int down(struct pair *p, uint32_t side, uint32_t peer)
+{
+    return pair_feed(p, side,
+                     &(struct hlg_event){.kind = HLG_EVENT_PEER_DOWN,
+                                         .peer = {.peer = peer, .status = -HLG_EPEER}});
+}
+
+static void expect_pages(const struct pair *p, enum hlg_page_state state)
+{
+    assert_int_equal(pair_page_state(p, DECODE, pair_page(0)), state);
+    assert_int_equal(pair_page_state(p, DECODE, pair_page(1)), state);
+    assert_int_equal(pair_page_state(p, DECODE, pair_page(2)), HLG_PAGE_FREE);
+}
+
+/* ---- nothing to wait for ------------------------------------------------------------------ */
+
+static void a_one_token_prompt_is_ready_at_once(void **state)
+{
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    for (uint32_t context = 0; context < 2; context++) {
+        pair_layout(&config.layout, 1, 2, 4, context == 1);
+        struct pair *p = pair_open();
+        pair_add(p, HLG_ROLE_DECODE, &config); /* knows no prefiller */
+        hlg_handle request = submit(p, &(struct pair_ask){.tokens = 1});
+        pair_expect(p, DECODE, "ready");
+        assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_READY)->pieces_expected, 0);
+        assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), 0);
+        assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), -HLG_ESTALE);
+        assert_int_equal(hlg_decode_open(p->sides[DECODE].decode), 0);
+        pair_close(p);
+    }
+}
+
+static void a_full_prefix_hit_is_ready_at_once(void **state)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+
+    (void)state;
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    submit(p, &(struct pair_ask){.tokens = TOKENS, .first = 2});
+    pair_expect(p, DECODE, "ready");
+    pair_close(p);
+}
+
+static void a_full_prefix_hit_with_a_context_due_moves_the_context_alone(void **state)
+{
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 4, true);
+    struct pair *p = pair_simple(&config);
+    submit(p, &(struct pair_ask){.tokens = TOKENS, .first = 2, .context = 5});
+    pair_run(p);
+    pair_expect(p, DECODE, "");
+    assert_int_equal(p->sides[PREFILL].asked.pieces, 1);
+    hlg_handle asked = pair_requested(p, PREFILL);
+    /* At least one token is computed, since the last one's hidden state is asked for. */
+    assert_int_equal(pair_admit(p, PREFILL, asked, TOKENS, TOKENS - 1, 0), -HLG_EINVAL);
+    assert_int_equal(pair_admit(p, PREFILL, asked, TOKENS, TOKENS - 2, 0), 0);
+    assert_int_equal(pair_chunk(p, PREFILL, asked, 1, TOKENS - 2, 1), 0);
+    assert_int_equal(pair_tick(p, PREFILL, 0, 1, 2), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted");
+    assert_int_equal(pair_tick(p, PREFILL, 0, 1, 3), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "ready");
+    pair_close(p);
+}
+
+/* ---- immediates --------------------------------------------------------------------------- */
+
+/* An immediate that overtakes the decoder's own bookkeeping must still be counted: the counter exists
+ * from the moment the request does, so nothing can arrive too early. */
+static void early_immediates_are_counted(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &simple_ask);
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), 3), 0);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_IMM_EARLY], 1);
+    pair_run(p);
+    assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_REQUEST], 1);
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), PIECES - 4), 0);
+    pair_expect(p, DECODE, "");
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), 1), 0);
+    pair_expect(p, DECODE, "ready");
+    pair_close(p);
+}
+
+static void a_request_that_is_whole_early_is_never_sent(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &simple_ask);
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), PIECES), 0);
+    pair_expect(p, DECODE, "ready");
+    pair_run(p);
+    assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_REQUEST], 0);
+    pair_close(p);
+}
+
+static void one_piece_too_many_is_a_breach_of_the_protocol(void **state)
+{
+    (void)state;
+    for (uint32_t early = 0; early < 2; early++) {
+        struct pair *p = open_simple();
+        submit(p, &simple_ask);
+        if (early == 0) {
+            pair_run(p);
+        }
+        p->sides[DECODE].hold_close = true;
+        assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), PIECES + 1), 0);
+        /* What was never sent can be fenced at once: but who wrote it? Its session ends first. */
+        pair_expect(p, DECODE,
+                    early == 0 ? "failed(protocol) down" : "failed(protocol) returned down");
+        pair_run(p);
+        pair_closed(p, DECODE, 0, 0);
+        pair_expect(p, DECODE, early == 0 ? "returned" : "");
+        pair_close(p);
+    }
+}
+
+static void a_piece_after_ready_ends_the_session_and_not_the_request(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    hlg_handle request = submit(p, &simple_ask);
+    pair_run(p);
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), PIECES), 0);
+    pair_expect(p, DECODE, "ready");
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), 1), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "down");
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), 0);
+    pair_expect(p, DECODE, "");
+    pair_close(p);
+}
+
+static void old_generations_and_unknown_slots_count_nothing(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &simple_ask);
+    pair_run(p);
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 1, 0), 1), 0);
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 4095, 0), 1), 0);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_IMM_STALE], 2);
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(1, 0, 0), 1), 0);
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(65535, 0, 0), 1), 0);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_IMM_UNKNOWN], 2);
+    pair_expect(p, DECODE, "");
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    pair_close(p);
+}
+
+/* The driver adds up weights: what the machine gets is pieces. A mark brings none. */
+static void weights_count_and_a_mark_does_not(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &simple_ask);
+    pair_run(p);
+    for (uint32_t weight = 0; weight < 3; weight++) {
+        struct hlg_event event = {
+            .kind = HLG_EVENT_IMM,
+            .imm = {.imm = hlg_imm_make(0, 0, weight), .pieces = 1u << weight, .immediates = 1}};
+        assert_int_equal(pair_feed(p, DECODE, &event), 0);
+    }
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, HLG_IMM_WEIGHT_MARK), 0), 0);
+    pair_expect(p, DECODE, "");
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), 1), 0);
+    pair_expect(p, DECODE, "ready");
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_READY)->pieces_counted, PIECES);
+    /* 2^14 pieces at once are too many for this request, and counted as such. */
+    assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 14), 1u << 14), 0);
+    pair_expect(p, DECODE, "down");
+    pair_close(p);
+}
+
+static void immediates_of_no_such_rail_are_an_error(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_event event = {.kind = HLG_EVENT_IMM, .imm = {.lane = 1}};
+
+    (void)state;
+    assert_int_equal(pair_feed(p, DECODE, &event), -HLG_EINVAL);
+    event.imm.lane = 0;
+    event.imm.rail = 1;
+    assert_int_equal(pair_feed(p, DECODE, &event), -HLG_EINVAL);
+    pair_close(p);
+}
+
+static void generations_come_round_after_4096_uses_of_a_slot(void **state)
+{
+    struct pair *p = open_simple();
+    const uint32_t slots = 8; /* requests_max * sources_max */
+
+    (void)state;
+    for (uint32_t i = 0; i < slots * HLG_GENERATIONS; i++) {
+        hlg_handle request = submit(p, &simple_ask);
+        assert_int_equal(cancel(p, request), 0);
+        pair_expect(p, DECODE, "failed(cancelled) returned");
+        if (i % 16 == 0) {
+            pair_run(p); /* drops what need not be sent */
+        }
+    }
+    pair_run(p);
+    assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_REQUEST], 0);
+    submit(p, &simple_ask);
+    pair_run(p);
+    assert_int_equal(p->sides[PREFILL].asked.slot, 0);
+    assert_int_equal(p->sides[PREFILL].asked.generation, 0);
+    assert_int_equal(p->sides[PREFILL].asked.number, slots * HLG_GENERATIONS + 1);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    pair_close(p);
+}
+
+/* ---- cancel ------------------------------------------------------------------------------- */
+
+static void a_request_cancelled_before_it_is_sent_never_is(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    hlg_handle request = submit(p, &simple_ask);
+    expect_pages(p, HLG_PAGE_OWNED);
+    assert_int_equal(cancel(p, request), 0);
+    pair_expect(p, DECODE, "failed(cancelled) returned");
+    expect_pages(p, HLG_PAGE_FREE);
+    assert_int_equal(cancel(p, request), -HLG_ESTALE);
+    /* Its slot is used again before the queue is looked at. */
+    for (uint32_t i = 0; i < 8; i++) {
+        request = submit(p, &simple_ask);
+        assert_int_equal(cancel(p, request), 0);
+        pair_expect(p, DECODE, "failed(cancelled) returned");
+    }
+    pair_run(p);
+    assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_REQUEST], 0);
+    assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_CANCEL], 0);
+    pair_expect(p, PREFILL, "");
+    pair_close(p);
+}
+
+static void a_request_whose_channel_was_full_is_unsent(void **state)
+{
+    struct hlg_event room = {.kind = HLG_EVENT_SEND_ROOM};
+    struct pair *p = open_simple();
+
+    (void)state;
+    hlg_handle request = submit(p, &simple_ask);
+    p->sides[DECODE].ends[0].refuse_count = 1;
+    pair_run(p);
+    assert_int_equal(cancel(p, request), 0);
+    pair_expect(p, DECODE, "failed(cancelled) returned");
+    assert_int_equal(pair_feed(p, DECODE, &room), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "");
+    pair_close(p);
+}
+
+static void a_sent_request_returns_its_pages_after_fenced(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    hlg_handle request = submit(p, &simple_ask);
+    pair_run(p);
+    assert_int_equal(cancel(p, request), 0);
+    pair_expect(p, DECODE, "failed(cancelled)");
+    expect_pages(p, HLG_PAGE_QUARANTINED);
+    assert_int_equal(cancel(p, request), -HLG_ESTATE);
+    assert_int_equal(pair_submit(p, DECODE, &simple_ask, NULL), -HLG_EOWNED);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested stopping(cancelled) fenced");
+    pair_expect(p, DECODE, "returned");
+    expect_pages(p, HLG_PAGE_FREE);
+    pair_close(p);
+}
+
+static void pages_stay_while_a_write_is_outstanding(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    p->hold_done = true;
+    p->hold_landing = true;
+    hlg_handle request = submit(p, &simple_ask);
+    pair_run(p);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested");
+    pair_land(p, pair_oldest(p), 1);
+    assert_int_equal(cancel(p, request), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "stopping(cancelled)");
+    pair_expect(p, DECODE, "accepted failed(cancelled)");
+    expect_pages(p, HLG_PAGE_QUARANTINED);
+    p->hold_landing = false;
+    pair_run(p); /* all land late: counted apart, and no READY any more */
+    assert_true(p->sides[DECODE].notes[HLG_NOTE_IMM_LATE] > 0);
+    pair_expect(p, DECODE, "");
+    p->hold_done = false;
+    pair_run(p);
+    pair_expect(p, PREFILL, "fenced");
+    pair_expect(p, DECODE, "returned");
+    expect_pages(p, HLG_PAGE_FREE);
+    pair_close(p);
+}
+
+static void a_ready_request_cannot_be_cancelled(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    hlg_handle request = submit(p, &simple_ask);
+    pair_run(p);
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), -HLG_ESTATE);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    assert_int_equal(cancel(p, request), -HLG_ESTATE);
+    expect_pages(p, HLG_PAGE_OWNED);
+    assert_int_equal(pair_submit(p, DECODE, &simple_ask, NULL), -HLG_EOWNED);
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), 0);
+    expect_pages(p, HLG_PAGE_FREE);
+    assert_int_equal(cancel(p, request), -HLG_ESTALE);
+    assert_int_equal(cancel(p, 0), -HLG_ESTALE);
+    assert_int_equal(cancel(p, UINT64_MAX), -HLG_ESTALE);
+    pair_close(p);
+}
+
+/* ---- several sources ---------------------------------------------------------------------- */
+
+static void two_sources_are_ready_only_when_both_are_complete(void **state)
+{
+    struct pair *p = open_three(NULL, 1);
+
+    (void)state;
+    submit(p, &two_sources);
+    pair_run(p);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested sent");
+    pair_expect(p, DECODE, "");
+    pair_serve(p, OTHER, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_READY)->pieces_counted, 2 * PIECES);
+    pair_close(p);
+}
+
+static void pages_return_only_after_both_sources_are_fenced(void **state)
+{
+    struct pair *p = open_three(NULL, 1);
+
+    (void)state;
+    hlg_handle request = submit(p, &two_sources);
+    pair_run(p);
+    p->hold_done = true;
+    pair_serve(p, OTHER, 1);
+    pair_run(p);
+    assert_int_equal(cancel(p, request), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested stopping(cancelled) fenced");
+    pair_expect(p, OTHER, "requested stopping(cancelled)");
+    pair_expect(p, DECODE, "failed(cancelled)");
+    expect_pages(p, HLG_PAGE_QUARANTINED);
+    p->hold_done = false;
+    pair_run(p);
+    pair_expect(p, DECODE, "returned");
+    pair_close(p);
+}
+
+static void a_reject_of_one_source_cancels_the_other(void **state)
+{
+    struct hlg_event reject = {.kind = HLG_EVENT_REJECT, .reject = {.retry_after_ns = 55}};
+    struct pair *p = open_three(NULL, 1);
+
+    (void)state;
+    submit(p, &two_sources);
+    pair_run(p);
+    reject.reject.request = pair_requested(p, PREFILL);
+    p->hold_frames = true;
+    assert_int_equal(pair_feed(p, PREFILL, &reject), 0);
+    assert_int_equal(pair_feed(p, PREFILL, &reject), -HLG_ESTALE);
+    pair_run(p);
+    assert_true(pair_deliver(p, DECODE));
+    pair_expect(p, DECODE, "failed(rejected)");
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_FAILED)->retry_after_ns, 55);
+    expect_pages(p, HLG_PAGE_QUARANTINED);
+    p->hold_frames = false;
+    pair_run(p);
+    pair_expect(p, OTHER, "requested stopping(cancelled) fenced");
+    pair_expect(p, PREFILL, "requested"); /* its REJECT counts as FENCED */
+    pair_expect(p, DECODE, "returned");
+    pair_close(p);
+}
+
+static void one_of_two_requests_unsent_fences_at_once(void **state)
+{
+    struct pair *p = open_three(NULL, 1);
+
+    (void)state;
+    p->sides[DECODE].ends[1].refuse_count = 1;
+    hlg_handle request = submit(p, &two_sources);
+    pair_run(p);
+    assert_int_equal(cancel(p, request), 0);
+    pair_expect(p, DECODE, "failed(cancelled)");
+    pair_run(p);
+    pair_expect(p, DECODE, "returned");
+    pair_expect(p, PREFILL, "requested stopping(cancelled) fenced");
+    pair_expect(p, OTHER, "");
+    pair_close(p);
+}
+
+/* ---- deadlines, fences, peers that go ----------------------------------------------------- */
+
+static void a_request_fails_at_its_deadline(void **state)
+{
+    struct pair_ask ask = {.tokens = TOKENS, .ttl_ns = 1000};
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &ask);
+    pair_run(p);
+    assert_int_equal(p->sides[PREFILL].asked.ttl_ns, 1000);
+    pair_advance(p, 0);
+    assert_int_equal(hlg_decode_deadline(p->sides[DECODE].decode), p->now + 1000);
+    pair_advance(p, 999);
+    pair_expect(p, DECODE, "");
+    pair_advance(p, 1);
+    pair_expect(p, DECODE, "failed(deadline)");
+    pair_run(p);
+    pair_expect(p, DECODE, "returned");
+    pair_expect(p, PREFILL, "requested stopping(deadline) fenced");
+    pair_close(p);
+}
+
+static void a_fence_that_does_not_come_closes_the_domain(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    p->sides[DECODE].hold_close = true;
+    hlg_handle request = submit(p, &simple_ask);
+    pair_run(p);
+    p->hold_frames = true;
+    assert_int_equal(cancel(p, request), 0);
+    pair_advance(p, 10 * HLG_NS_PER_S - 1);
+    pair_expect(p, DECODE, "failed(cancelled)");
+    pair_advance(p, 1);
+    pair_expect(p, DECODE, "down");
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_FENCE_TIMEOUT], 1);
+    pair_run(p);
+    expect_pages(p, HLG_PAGE_QUARANTINED);
+    pair_closed(p, DECODE, 0, 0);
+    pair_expect(p, DECODE, "returned");
+    pair_close(p);
+}
+
+static void a_lost_peer_fails_at_once_and_returns_when_closed(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    p->sides[DECODE].hold_close = true;
+    submit(p, &simple_ask);
+    pair_run(p);
+    assert_int_equal(down(p, DECODE, 0), 0);
+    pair_expect(p, DECODE, "down failed(peer)");
+    expect_pages(p, HLG_PAGE_QUARANTINED);
+    pair_run(p);
+    pair_advance(p, 60 * HLG_NS_PER_S); /* time proves nothing */
+    pair_expect(p, DECODE, "");
+    pair_closed(p, DECODE, 0, 0);
+    pair_expect(p, DECODE, "returned");
+    expect_pages(p, HLG_PAGE_FREE);
+    assert_int_equal(pair_submit(p, DECODE, &simple_ask, NULL), -HLG_EPEER);
+    pair_close(p);
+}
+
+static void pages_are_poisoned_when_the_domain_cannot_be_closed(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    p->sides[DECODE].close_status = -HLG_EIO;
+    submit(p, &simple_ask);
+    pair_run(p);
+    assert_int_equal(down(p, DECODE, 0), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "down failed(peer) poisoned");
+    expect_pages(p, HLG_PAGE_POISONED);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up");
+    for (uint32_t i = 0; i < 3; i++) {
+        struct pair_ask ask = {.tokens = TOKENS, .page = i < 2 ? i : 2};
+        assert_int_equal(pair_submit(p, DECODE, &ask, NULL), i < 2 ? -HLG_EOWNED : 0);
+    }
+    pair_run(p);
+    assert_int_not_equal(p->sides[PREFILL].asked.slot, 0); /* it shares its pages' fate */
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    pair_close(p);
+}
+
+static void one_lost_source_poisons_although_the_other_fenced(void **state)
+{
+    struct pair *p = open_three(NULL, 1);
+
+    (void)state;
+    p->sides[DECODE].close_status = -HLG_EIO;
+    submit(p, &two_sources);
+    pair_run(p);
+    assert_int_equal(down(p, DECODE, 1), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested stopping(cancelled) fenced");
+    pair_expect(p, DECODE, "down failed(peer) poisoned");
+    expect_pages(p, HLG_PAGE_POISONED);
+    pair_close(p);
+}
+
+static void a_failed_write_ends_the_session_instead_of_fencing(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    p->hold_landing = true;
+    p->hold_done = true;
+    p->sides[DECODE].hold_close = true;
+    submit(p, &simple_ask);
+    pair_run(p);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_done(p, pair_oldest(p), 0, 1);
+    p->hold_done = false;
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested stopping(peer) down fenced");
+    assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_FENCED], 0);
+    pair_expect(p, DECODE, "accepted failed(peer) down");
+    expect_pages(p, HLG_PAGE_QUARANTINED);
+    pair_closed(p, DECODE, 0, 0);
+    pair_expect(p, DECODE, "returned");
+    pair_close(p);
+}
+
+/* ---- answers ------------------------------------------------------------------------------ */
+
+static struct hlg_message answer(uint32_t kind, uint64_t number)
+{
+    return (struct hlg_message){
+        .kind = kind, .answer = {.number = number, .incarnation = 1001, .pieces = PIECES}};
+}
+
+static void an_accept_of_another_count_fails_the_request(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_message message = answer(HLG_MESSAGE_ACCEPT, 1);
+
+    (void)state;
+    submit(p, &simple_ask);
+    pair_run(p);
+    message.answer.pieces = PIECES + 1;
+    assert_int_equal(pair_feed_message(p, DECODE, 0, &message), 0);
+    pair_expect(p, DECODE, "failed(protocol)");
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_PIECES_DIFFER], 1);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested stopping(cancelled) fenced");
+    pair_expect(p, DECODE, "returned");
+    pair_close(p);
+}
+
+static void answers_of_others_change_nothing(void **state)
+{
+    struct pair *p = open_three(NULL, 1);
+
+    (void)state;
+    submit(p, &simple_ask);
+    pair_run(p);
+    for (uint32_t kind = HLG_MESSAGE_ACCEPT; kind <= HLG_MESSAGE_FAILED; kind++) {
+        if (kind == HLG_MESSAGE_CANCEL) {
+            continue;
+        }
+        static const uint64_t unknown[] = {0, 2, UINT64_MAX};
+        for (size_t i = 0; i < 3; i++) {
+            struct hlg_message message = answer(kind, unknown[i]);
+            assert_int_equal(pair_feed_message(p, DECODE, 0, &message), 0);
+        }
+        struct hlg_message message = answer(kind, 1);
+        assert_int_equal(pair_feed_message(p, DECODE, 1, &message), 0); /* another peer's */
+        message.answer.incarnation = 1;                                 /* of another run */
+        assert_int_equal(pair_feed_message(p, DECODE, 0, &message), 0);
+    }
+    pair_expect(p, DECODE, "");
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_ANSWER_UNKNOWN], 12);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_ANSWER_FOREIGN], 8);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    pair_close(p);
+}
+
+static void an_answer_to_an_unsent_request_proves_nothing(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_message message = answer(HLG_MESSAGE_FENCED, 1);
+
+    (void)state;
+    submit(p, &simple_ask);
+    assert_int_equal(pair_feed_message(p, DECODE, 0, &message), 0);
+    pair_expect(p, DECODE, "");
+    expect_pages(p, HLG_PAGE_OWNED);
+    pair_close(p);
+}
+
+static void any_reason_from_outside_is_one_of_ours(void **state)
+{
+    static const uint32_t reasons[] = {0, 1, 7, 8, 255, UINT32_MAX};
+
+    (void)state;
+    for (size_t i = 0; i < 6; i++) {
+        for (uint32_t reject = 0; reject < 2; reject++) {
+            struct pair *p = open_simple();
+            struct hlg_message message =
+                answer(reject == 1 ? HLG_MESSAGE_REJECT : HLG_MESSAGE_FAILED, 1);
+            submit(p, &simple_ask);
+            pair_run(p);
+            message.answer.reason = reasons[i];
+            assert_int_equal(pair_feed_message(p, DECODE, 0, &message), 0);
+            uint32_t reason = pair_last(p, DECODE, HLG_NOTICE_FAILED)->reason;
+            assert_in_range(reason, HLG_REASON_REJECTED, HLG_REASON_PREEMPTED);
+            pair_run(p);
+            pair_close(p);
+        }
+    }
+}
+
+static void answers_after_ready_change_nothing(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    hlg_handle request = submit(p, &simple_ask);
+    pair_run(p);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    for (uint32_t kind = HLG_MESSAGE_ACCEPT; kind <= HLG_MESSAGE_FAILED; kind++) {
+        struct hlg_message message = answer(kind, 1);
+        message.answer.pieces = 3;
+        if (kind != HLG_MESSAGE_CANCEL) {
+            assert_int_equal(pair_feed_message(p, DECODE, 0, &message), 0);
+        }
+    }
+    pair_expect(p, DECODE, "");
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), 0);
+    pair_close(p);
+}
+
+/* READY is terminal, and writes may well overtake the ACCEPT. */
+static void nothing_is_said_of_a_request_after_ready(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &simple_ask);
+    pair_run(p);
+    p->hold_frames = true;
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "ready");
+    p->hold_frames = false;
+    pair_run(p);
+    pair_expect(p, DECODE, "");
+    pair_close(p);
+}
+
+/* ---- flush -------------------------------------------------------------------------------- */
+
+static struct pair *open_flushing(void)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+
+    pair_config(&config);
+    pair_add_flushing(p, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up");
+    p->sides[DECODE].hold_flush = true;
+    return p;
+}
+
+static void ready_waits_for_the_flush(void **state)
+{
+    struct pair *p = open_flushing();
+
+    (void)state;
+    hlg_handle request = submit(p, &simple_ask);
+    pair_run(p);
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSHED, request), 0); /* not asked */
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted");
+    assert_int_equal(p->sides[DECODE].flush, request);
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSHED, request), 0);
+    pair_expect(p, DECODE, "ready");
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSHED, request), 0);
+    pair_expect(p, DECODE, "");
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSHED, request + 1), -HLG_ESTALE);
+    pair_close(p);
+}
+
+static void a_request_cancelled_while_flushing_is_not_ready_later(void **state)
+{
+    (void)state;
+    /* Three wait for their flush; the first, middle or last is cancelled before it is asked for. */
+    for (uint32_t which = 0; which < 3; which++) {
+        struct pair *p = open_flushing();
+        hlg_handle requests[3];
+        for (uint32_t i = 0; i < 3; i++) {
+            requests[i] = submit(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+        }
+        pair_run(p);
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(i, 0, 0), PIECES), 0);
+        }
+        assert_int_equal(cancel(p, requests[which]), 0);
+        p->sides[DECODE].hold_flush = false;
+        pair_run(p);
+        pair_expect(p, DECODE, "failed(cancelled) ready ready returned");
+        assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSHED, requests[which]),
+                         -HLG_ESTALE);
+        pair_close(p);
+    }
+}
+
+static void a_flush_that_ends_after_the_cancel_is_nothing(void **state)
+{
+    struct pair *p = open_flushing();
+
+    (void)state;
+    hlg_handle request = submit(p, &simple_ask);
+    pair_run(p);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    assert_int_equal(p->sides[DECODE].flush, request);
+    p->hold_frames = true;
+    assert_int_equal(cancel(p, request), 0);
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSHED, request), 0);
+    pair_expect(p, DECODE, "accepted failed(cancelled)");
+    p->hold_frames = false;
+    pair_run(p);
+    pair_expect(p, DECODE, "returned");
+    pair_close(p);
+}
+
+/* ---- CREDIT ------------------------------------------------------------------------------- */
+
+static void credit_goes_at_every_half_window(void **state)
+{
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    config.limits.window_pieces = 6;
+    struct pair *p = pair_simple(&config);
+    submit(p, &simple_ask);
+    pair_run(p);
+    for (uint32_t i = 1; i < PIECES; i++) {
+        assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), 1), 0);
+        p->hold_frames = true;
+        pair_run(p);
+        assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_CREDIT], i / 3);
+    }
+    pair_close(p);
+}
+
+/* Writes of a request may land after its FENCED, when its slot is closed. Their window is that of the
+ * peer that wrote them, not of another one that shares its fence domain: given to that one it would be
+ * credit for what it never posted, and end its session. */
+static void late_immediates_are_credited_to_their_own_peer(void **state)
+{
+    struct pair_ask ask = {.tokens = TOKENS, .peers = {1}};
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    config.limits.window_pieces = 2;
+    struct pair *p = open_three(&config, 0);
+    hlg_handle request = submit(p, &ask);
+    pair_run(p);
+    p->hold_landing = true;
+    pair_serve(p, OTHER, 1);
+    pair_run(p);
+    assert_int_equal(cancel(p, request), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted failed(cancelled) returned");
+    p->hold_landing = false;
+    pair_run(p);
+    pair_expect(p, DECODE, "");
+    pair_expect(p, PREFILL, "");
+    pair_expect(p, OTHER, "requested stopping(cancelled) fenced");
+    /* The window is whole again: the next request needs all of it. */
+    submit(p, &ask);
+    pair_run(p);
+    pair_serve(p, OTHER, 2);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    pair_close(p);
+}
+
+/* ---- SUBMIT ------------------------------------------------------------------------------- */
+
+static void a_limit_that_is_reached_is_answered_and_recovers(void **state)
+{
+    struct pair *p = open_simple();
+    hlg_handle requests[4];
+
+    (void)state;
+    for (uint32_t i = 0; i < 4; i++) {
+        requests[i] = submit(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+    }
+    struct pair_ask fifth = {.tokens = TOKENS, .page = 8};
+    assert_int_equal(pair_submit(p, DECODE, &fifth, NULL), -HLG_ELIMIT);
+    assert_int_equal(pair_page_state(p, DECODE, pair_page(8)), HLG_PAGE_FREE);
+    assert_int_equal(cancel(p, requests[2]), 0);
+    pair_run(p);
+    submit(p, &fifth);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested requested requested requested");
+    pair_close(p);
+}
+
+static void poisoned_slots_leave_the_rest_to_work_with(void **state)
+{
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    config.limits.requests_max = 2;
+    config.limits.sources_max = 1; /* two slots in all */
+    struct pair *p = pair_simple(&config);
+    p->sides[DECODE].close_status = -HLG_EIO;
+    submit(p, &(struct pair_ask){.tokens = TOKENS});
+    submit(p, &(struct pair_ask){.tokens = TOKENS, .page = 2});
+    pair_run(p);
+    assert_int_equal(down(p, DECODE, 0), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "down failed(peer) failed(peer) poisoned poisoned");
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    struct pair_ask ask = {.tokens = TOKENS, .page = 8};
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), -HLG_ELIMIT); /* not a wait for ever */
+    submit(p, &(struct pair_ask){.tokens = 1});                        /* needs no slot */
+    pair_close(p);
+}
+
+struct bad_submit {
+    struct hlg_event_submit submit;
+    int error;
+};
+
+static void a_submit_that_does_not_fit_changes_nothing(void **state)
+{
+    static const uint32_t good[] = {60, 61};
+    static const uint32_t twice[] = {60, 60};
+    static const uint32_t beyond[] = {60, 64};
+    static const uint32_t owned[] = {62, 60}; /* pair_page(1) */
+    struct bad_submit cases[] = {
+        {{.tokens = 0}, -HLG_EINVAL},
+        {{.tokens = HLG_TOKENS_MAX + 1}, -HLG_EINVAL},
+        {{.tokens = UINT32_MAX}, -HLG_EINVAL},
+        {{.pool = 1}, -HLG_EINVAL},
+        {{.id_bytes = HLG_REQUEST_ID_BYTES_MAX + 1}, -HLG_EINVAL},
+        {{.prompt_bytes = 65}, -HLG_EINVAL},
+        {{.source_count = 3}, -HLG_EINVAL},
+        {{.source_count = 2}, -HLG_EINVAL}, /* peer 0 twice */
+        {{.peers = {1}}, -HLG_EPEER},
+        {{.peers = {UINT32_MAX}}, -HLG_EPEER},
+        {{.groups = {{.count = 1, .pages = good}}}, -HLG_EINVAL},
+        {{.groups = {{.count = 2, .first = 1, .pages = good}}}, -HLG_EINVAL},
+        {{.groups = {{.count = 2, .first = UINT32_MAX, .pages = good}}}, -HLG_EINVAL},
+        {{.groups = {{.count = 2, .pages = twice}}}, -HLG_EOWNED},
+        {{.groups = {{.count = 2, .pages = beyond}}}, -HLG_EINVAL},
+        {{.groups = {{.count = 2, .pages = owned}}}, -HLG_EOWNED},
+    };
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &simple_ask);
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        struct hlg_event event = {.kind = HLG_EVENT_SUBMIT, .submit = cases[i].submit};
+        struct hlg_event_submit *e = &event.submit;
+        e->tokens = i < 3 ? e->tokens : TOKENS;
+        e->source_count = e->source_count == 0 ? 1 : e->source_count;
+        if (e->groups[0].count == 0) {
+            e->groups[0] = (struct hlg_page_list){.count = 2, .pages = good};
+        }
+        assert_int_equal(pair_feed(p, DECODE, &event), cases[i].error);
+        assert_int_equal(hlg_decode_open(p->sides[DECODE].decode), 1);
+        assert_int_equal(pair_page_state(p, DECODE, 60), HLG_PAGE_FREE);
+        assert_int_equal(pair_page_state(p, DECODE, 62), HLG_PAGE_OWNED);
+    }
+    struct hlg_event none = {.kind = HLG_EVENT_SUBMIT, .submit = {.tokens = TOKENS}};
+    none.submit.groups[0] = (struct hlg_page_list){.count = 2, .pages = good};
+    assert_int_equal(pair_feed(p, DECODE, &none), -HLG_EINVAL); /* no source */
+    pair_expect(p, DECODE, "");
+    pair_close(p);
+}
+
+static void a_submit_without_id_needs_no_pointers(void **state)
+{
+    struct hlg_event event = {.kind = HLG_EVENT_SUBMIT,
+                              .submit = {.source_count = 1, .tokens = TOKENS, .ttl_ns = 9}};
+    struct pair *p = open_simple();
+
+    (void)state;
+    event.submit.groups[0].first = 2; /* all pages are there: no list either */
+    assert_int_equal(pair_feed(p, DECODE, &event), 0);
+    pair_expect(p, DECODE, "ready");
+    pair_close(p);
+}
+
+static void events_of_a_prefiller_are_refused(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    for (uint32_t kind = HLG_EVENT_TAKEN; kind <= HLG_EVENT_RELEASE; kind++) {
+        bool own = kind == HLG_EVENT_IMM || kind == HLG_EVENT_FLUSHED || kind == HLG_EVENT_CANCEL ||
+                   kind == HLG_EVENT_DISCONNECT || kind == HLG_EVENT_SUBMIT ||
+                   kind == HLG_EVENT_RELEASE;
+        if (!own) {
+            assert_int_equal(pair_feed_kind(p, DECODE, kind), -HLG_EINVAL);
+        }
+    }
+    pair_expect(p, DECODE, "");
+    pair_close(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_one_token_prompt_is_ready_at_once),
+        cmocka_unit_test(a_full_prefix_hit_is_ready_at_once),
+        cmocka_unit_test(a_full_prefix_hit_with_a_context_due_moves_the_context_alone),
+        cmocka_unit_test(early_immediates_are_counted),
+        cmocka_unit_test(a_request_that_is_whole_early_is_never_sent),
+        cmocka_unit_test(one_piece_too_many_is_a_breach_of_the_protocol),
+        cmocka_unit_test(a_piece_after_ready_ends_the_session_and_not_the_request),
+        cmocka_unit_test(old_generations_and_unknown_slots_count_nothing),
+        cmocka_unit_test(weights_count_and_a_mark_does_not),
+        cmocka_unit_test(immediates_of_no_such_rail_are_an_error),
+        cmocka_unit_test(generations_come_round_after_4096_uses_of_a_slot),
+        cmocka_unit_test(a_request_cancelled_before_it_is_sent_never_is),
+        cmocka_unit_test(a_request_whose_channel_was_full_is_unsent),
+        cmocka_unit_test(a_sent_request_returns_its_pages_after_fenced),
+        cmocka_unit_test(pages_stay_while_a_write_is_outstanding),
+        cmocka_unit_test(a_ready_request_cannot_be_cancelled),
+        cmocka_unit_test(two_sources_are_ready_only_when_both_are_complete),
+        cmocka_unit_test(pages_return_only_after_both_sources_are_fenced),
+        cmocka_unit_test(a_reject_of_one_source_cancels_the_other),
+        cmocka_unit_test(one_of_two_requests_unsent_fences_at_once),
+        cmocka_unit_test(a_request_fails_at_its_deadline),
+        cmocka_unit_test(a_fence_that_does_not_come_closes_the_domain),
+        cmocka_unit_test(a_lost_peer_fails_at_once_and_returns_when_closed),
+        cmocka_unit_test(pages_are_poisoned_when_the_domain_cannot_be_closed),
+        cmocka_unit_test(one_lost_source_poisons_although_the_other_fenced),
+        cmocka_unit_test(a_failed_write_ends_the_session_instead_of_fencing),
+        cmocka_unit_test(an_accept_of_another_count_fails_the_request),
+        cmocka_unit_test(answers_of_others_change_nothing),
+        cmocka_unit_test(an_answer_to_an_unsent_request_proves_nothing),
+        cmocka_unit_test(any_reason_from_outside_is_one_of_ours),
+        cmocka_unit_test(answers_after_ready_change_nothing),
+        cmocka_unit_test(nothing_is_said_of_a_request_after_ready),
+        cmocka_unit_test(ready_waits_for_the_flush),
+        cmocka_unit_test(a_request_cancelled_while_flushing_is_not_ready_later),
+        cmocka_unit_test(a_flush_that_ends_after_the_cancel_is_nothing),
+        cmocka_unit_test(credit_goes_at_every_half_window),
+        cmocka_unit_test(late_immediates_are_credited_to_their_own_peer),
+        cmocka_unit_test(a_limit_that_is_reached_is_answered_and_recovers),
+        cmocka_unit_test(poisoned_slots_leave_the_rest_to_work_with),
+        cmocka_unit_test(a_submit_that_does_not_fit_changes_nothing),
+        cmocka_unit_test(a_submit_without_id_needs_no_pointers),
+        cmocka_unit_test(events_of_a_prefiller_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

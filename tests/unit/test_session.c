@@ -1,0 +1,566 @@
+/*
+ * Sessions between machines joined directly: how they begin, what ends them and what else ends with
+ * them, leases, draining, and the order of messages over a channel that is full.
+ */
+#include "pair.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum {
+    DECODE = 0,
+    PREFILL = 1,
+    OTHER = 2
+};
+
+static struct pair *open_simple(void)
+{
+    struct hlg_prefill_config config;
+
+    pair_config(&config);
+    return pair_simple(&config);
+}
+
+/* A second prefiller, connected to the decoder; both in the named fence domain of the decoder's. */
+static struct pair *open_three(uint32_t first_domain, uint32_t second_domain)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, first_domain, 0);
+    pair_connect(p, DECODE, OTHER, second_domain, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up up");
+    pair_expect(p, PREFILL, "up");
+    pair_expect(p, OTHER, "up");
+    return p;
+}
+
+static int down(struct pair *p, uint32_t side, uint32_t peer)
+{
+    return pair_feed(p, side,
+                     &(struct hlg_event){.kind = HLG_EVENT_PEER_DOWN,
+                                         .peer = {.peer = peer, .status = -HLG_EPEER}});
+}
+
+static void both_sides_come_up_and_know_each_other(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_PEER_UP)->node, 101);
+    assert_int_equal(pair_last(p, PREFILL, HLG_NOTICE_PEER_UP)->node, 100);
+    pair_close(p);
+}
+
+static void events_of_peers_that_do_not_exist_change_nothing(void **state)
+{
+    static const uint32_t kinds[] = {HLG_EVENT_CHANNEL_UP, HLG_EVENT_PEER_OPENED,
+                                     HLG_EVENT_PEER_DOWN, HLG_EVENT_DISCONNECT,
+                                     HLG_EVENT_PEER_CLOSED};
+    struct pair *p = open_simple();
+
+    (void)state;
+    for (uint32_t side = 0; side < 2; side++) {
+        for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+            struct hlg_event event = {.kind = kinds[i], .peer = {.peer = 3}};
+            assert_true(pair_feed(p, side, &event) < 0);
+            event.peer.peer = HLG_NONE;
+            assert_true(pair_feed(p, side, &event) < 0);
+        }
+        struct hlg_event event = {.kind = HLG_EVENT_CHANNEL_UP, .peer = {.peer = 0}};
+        assert_int_equal(pair_feed(p, side, &event), -HLG_ESTATE); /* in use */
+        event.kind = HLG_EVENT_PEER_OPENED;
+        assert_int_equal(pair_feed(p, side, &event), -HLG_ESTATE); /* up already */
+        event.kind = HLG_EVENT_PEER_CLOSED;
+        assert_int_equal(pair_feed(p, side, &event), -HLG_ESTATE); /* not closing */
+        assert_int_equal(down(p, side, 1), 0);                     /* unused: nothing to end */
+        assert_int_equal(pair_feed_kind(p, side, 0), -HLG_EINVAL);
+        assert_int_equal(pair_feed_kind(p, side, 999), -HLG_EINVAL);
+        pair_run(p);
+        pair_expect(p, side, "");
+    }
+    pair_close(p);
+}
+
+/* ---- HELLO -------------------------------------------------------------------------------- */
+
+static void make_hello(struct hlg_hello *hello, enum hlg_role role)
+{
+    *hello = (struct hlg_hello){.protocol_min = HLG_PROTOCOL_MIN,
+                                .protocol_max = HLG_PROTOCOL_MAX,
+                                .role = (uint32_t)role,
+                                .window_pieces = 64,
+                                .node = 77,
+                                .incarnation = 5,
+                                .session = 1,
+                                .fingerprint = {7},
+                                .address_count = 1};
+    pair_layout(&hello->layout, 1, 2, 4, false);
+}
+
+static void spoil(struct hlg_hello *h, uint32_t which)
+{
+    switch (which) {
+    case 0:
+        h->protocol_min = HLG_PROTOCOL_MAX + 1;
+        h->protocol_max = HLG_PROTOCOL_MAX + 9;
+        break;
+    case 1:
+        h->protocol_max = HLG_PROTOCOL_MIN - 1;
+        break;
+    case 2:
+        h->role = h->role == HLG_ROLE_DECODE ? HLG_ROLE_PREFILL : HLG_ROLE_DECODE;
+        break;
+    case 3:
+        h->role = 99;
+        break;
+    case 4:
+        h->fingerprint[31] = 1;
+        break;
+    case 5:
+        h->window_pieces = 0;
+        break;
+    case 6:
+        h->address_count = 0;
+        break;
+    case 7:
+        h->layout.tp = 2;
+        h->layout.rank_limit = 2;
+        h->address_count = 3; /* not a multiple of two lanes */
+        break;
+    case 8:
+        h->address_count = UINT32_MAX;
+        break;
+    case 9:
+        h->layout.layers = 3;
+        h->layout.stage_limit[0] = 3;
+        break;
+    case 10:
+        memset(&h->layout, 0, sizeof h->layout);
+        break;
+    case 11:
+        memset(&h->layout, 0xff, sizeof h->layout);
+        break;
+    case 12:
+        h->layout.groups[0].page_tokens = 8;
+        break;
+    default:
+        h->address_count = 3; /* more rails than limits.rails_max */
+        break;
+    }
+}
+
+static void a_hello_that_does_not_fit_is_refused_with_a_reason(void **state)
+{
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    for (uint32_t i = 0; i < 28; i++) {
+        bool decode = i % 2 == 0;
+        struct pair *p = pair_open();
+        struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
+        pair_add(p, HLG_ROLE_DECODE, &config);
+        pair_add(p, HLG_ROLE_PREFILL, &config);
+        pair_connect(p, DECODE, PREFILL, 0, 0);
+        make_hello(&hello.hello, decode ? HLG_ROLE_PREFILL : HLG_ROLE_DECODE);
+        spoil(&hello.hello, i / 2);
+        assert_int_equal(pair_feed_message(p, decode ? DECODE : PREFILL, 0, &hello), 0);
+        pair_expect(p, decode ? DECODE : PREFILL, "refused");
+        uint32_t code =
+            pair_last(p, decode ? DECODE : PREFILL, HLG_NOTICE_PEER_REFUSED)->refusal.code;
+        assert_int_not_equal(code, HLG_REFUSAL_NONE);
+        pair_run(p);
+        /* Its BYE told the other side why. */
+        pair_expect(p, decode ? PREFILL : DECODE, "refused");
+        assert_int_equal(
+            pair_last(p, decode ? PREFILL : DECODE, HLG_NOTICE_PEER_REFUSED)->refusal.code, code);
+        pair_close(p);
+    }
+}
+
+static void a_failed_open_refuses_the_peer(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
+    struct pair *p = pair_open();
+    struct hlg_action action;
+
+    (void)state;
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    make_hello(&hello.hello, HLG_ROLE_PREFILL);
+    assert_int_equal(pair_feed_message(p, DECODE, 0, &hello), 0);
+    struct hlg_event opened = {.kind = HLG_EVENT_PEER_OPENED, .peer = {.status = -HLG_EIO}};
+    assert_int_equal(pair_feed(p, DECODE, &opened), -HLG_ESTATE); /* nobody asked */
+    assert_int_equal(hlg_decode_next(p->sides[DECODE].decode, 0, HLG_ACTION_PEER_OPEN, &action), 1);
+    assert_int_equal(pair_feed(p, DECODE, &opened), 0);
+    pair_expect(p, DECODE, "refused");
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_PEER_REFUSED)->refusal.code,
+                     HLG_REFUSAL_TRANSPORT);
+    pair_close(p);
+}
+
+static void a_second_hello_ends_the_session(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
+
+    (void)state;
+    make_hello(&hello.hello, HLG_ROLE_DECODE);
+    assert_int_equal(pair_feed_message(p, PREFILL, 0, &hello), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "down");
+    pair_expect(p, DECODE, "down");
+    pair_close(p);
+}
+
+static void a_new_hello_of_a_node_ends_its_older_session(void **state)
+{
+    struct pair *p = open_simple();
+    struct pair_ask ask = {.tokens = 9};
+
+    (void)state;
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested");
+    pair_connect(p, DECODE, PREFILL, 1, 1);
+    pair_run(p);
+    pair_expect(p, PREFILL, "down stopping(peer) fenced up");
+    pair_expect(p, DECODE, "down failed(peer) returned up");
+    assert_true(p->sides[PREFILL].notes[HLG_NOTE_SESSION_REPLACED] == 1);
+    ask.peers[0] = 1;
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+    pair_run(p);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    pair_close(p);
+}
+
+/* ---- messages out of place ---------------------------------------------------------------- */
+
+static void messages_out_of_place_end_the_session(void **state)
+{
+    (void)state;
+    for (uint32_t kind = 0; kind <= HLG_MESSAGE_BYE + 2; kind++) {
+        for (uint32_t side = 0; side < 2; side++) {
+            bool to_decode = kind == HLG_MESSAGE_ACCEPT || kind == HLG_MESSAGE_REJECT ||
+                             kind == HLG_MESSAGE_FENCED || kind == HLG_MESSAGE_FAILED;
+            bool to_prefill = kind == HLG_MESSAGE_CANCEL || kind == HLG_MESSAGE_CREDIT;
+            bool stays = kind == HLG_MESSAGE_HEARTBEAT || kind == HLG_MESSAGE_DRAIN ||
+                         (side == DECODE ? to_decode : to_prefill);
+            struct pair *p = open_simple();
+            struct hlg_message message = {.kind = kind};
+            assert_int_equal(pair_feed_message(p, side, 0, &message), 0);
+            bool drained = side == DECODE && kind == HLG_MESSAGE_DRAIN;
+            pair_expect(p, side, drained ? "draining" : stays ? "" : "down");
+            pair_close(p);
+        }
+    }
+}
+
+static void nothing_but_hello_comes_before_hello(void **state)
+{
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    for (uint32_t kind = HLG_MESSAGE_REQUEST; kind <= HLG_MESSAGE_CREDIT; kind++) {
+        for (uint32_t side = 0; side < 2; side++) {
+            struct pair *p = pair_open();
+            struct hlg_message message = {.kind = kind};
+            pair_add(p, HLG_ROLE_DECODE, &config);
+            pair_add(p, HLG_ROLE_PREFILL, &config);
+            pair_connect(p, DECODE, PREFILL, 0, 0);
+            assert_int_equal(pair_feed_message(p, side, 0, &message), 0);
+            pair_expect(p, side, "down");
+            /* What is unread of an ended session is nothing. */
+            assert_int_equal(pair_feed_message(p, side, 0, &message), 0);
+            pair_expect(p, side, "");
+            pair_close(p);
+        }
+    }
+}
+
+/* ---- leases ------------------------------------------------------------------------------- */
+
+static void heartbeats_keep_an_idle_session_alive(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    for (uint32_t i = 0; i < 40; i++) {
+        pair_advance(p, 5 * HLG_NS_PER_S);
+        pair_run(p);
+    }
+    pair_expect(p, DECODE, "");
+    pair_expect(p, PREFILL, "");
+    assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_HEARTBEAT], 40);
+    assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_HEARTBEAT], 40);
+    pair_close(p);
+}
+
+static void silence_beyond_the_lease_ends_the_session(void **state)
+{
+    struct pair *p = open_simple();
+    struct pair_ask ask = {.tokens = 9};
+
+    (void)state;
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+    pair_run(p);
+    pair_serve(p, PREFILL, 1);
+    p->hold_landing = true;
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted");
+    p->hold_frames = true;
+    pair_advance(p, 30 * HLG_NS_PER_S - 1);
+    pair_expect(p, DECODE, "");
+    pair_advance(p, 1);
+    pair_expect(p, DECODE, "down failed(peer)");
+    pair_expect(p, PREFILL, "requested sent down");
+    pair_close(p);
+}
+
+static void the_deadline_names_the_next_heartbeat_and_lease(void **state)
+{
+    struct pair *p = open_simple();
+    hlg_time begin = p->now;
+
+    (void)state;
+    pair_advance(p, 0);
+    assert_int_equal(hlg_decode_deadline(p->sides[DECODE].decode), begin + 5 * HLG_NS_PER_S);
+    p->hold_frames = true;
+    for (uint32_t i = 0; i < 20; i++) {
+        hlg_time due = hlg_decode_deadline(p->sides[DECODE].decode);
+        if (due == HLG_TIME_NEVER) {
+            break;
+        }
+        assert_true(due > p->now); /* or a driver would spin */
+        pair_advance(p, due - p->now);
+    }
+    pair_expect(p, DECODE, "down");
+    assert_int_equal(p->now, begin + 30 * HLG_NS_PER_S);
+    pair_close(p);
+}
+
+/* ---- fence domains ------------------------------------------------------------------------ */
+
+static void sessions_of_one_fence_domain_end_together(void **state)
+{
+    struct pair *p = open_three(4, 4);
+
+    (void)state;
+    p->sides[DECODE].hold_close = true;
+    assert_int_equal(down(p, DECODE, 1), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "down down");
+    assert_true(p->sides[DECODE].ends[0].closing && p->sides[DECODE].ends[1].closing);
+    pair_closed(p, DECODE, 0, 0);
+    pair_closed(p, DECODE, 1, 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "down");
+    pair_expect(p, OTHER, "down");
+    pair_close(p);
+}
+
+static void sessions_of_other_fence_domains_go_on(void **state)
+{
+    struct pair *p = open_three(4, 5);
+
+    (void)state;
+    assert_int_equal(down(p, DECODE, 1), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "down");
+    pair_expect(p, PREFILL, "");
+    pair_expect(p, OTHER, "down");
+    pair_close(p);
+}
+
+/* Nothing was asked of it or written to it: its PEER_CLOSE leaves the domain open. */
+static void a_peer_that_never_was_up_spares_its_domain(void **state)
+{
+    (void)state;
+    for (uint32_t refused = 0; refused < 2; refused++) {
+        struct pair *p = open_three(4, 5);
+        struct hlg_message message = {.kind =
+                                          refused == 1 ? HLG_MESSAGE_HELLO : HLG_MESSAGE_REQUEST};
+        struct hlg_event up = {.kind = HLG_EVENT_CHANNEL_UP, .peer = {.peer = 2, .domain = 4}};
+        struct hlg_action action;
+        assert_int_equal(pair_feed(p, DECODE, &up), 0);
+        if (refused == 1) {
+            make_hello(&message.hello, HLG_ROLE_DECODE); /* not a prefiller's */
+        }
+        assert_int_equal(pair_feed_message(p, DECODE, 2, &message), 0);
+        pair_expect(p, DECODE, refused == 1 ? "refused" : "down");
+        while (hlg_decode_next(p->sides[DECODE].decode, 0, HLG_ACTION_SEND | HLG_ACTION_PEER_CLOSE,
+                               &action) != 0) {
+        }
+        assert_int_equal(action.kind, HLG_ACTION_PEER_CLOSE);
+        assert_int_equal(action.close.peer, 2);
+        assert_false(action.close.fence);
+        pair_expect(p, DECODE, "");
+        pair_close(p);
+    }
+}
+
+static void a_peer_number_is_used_again_only_once_closed(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_event up = {.kind = HLG_EVENT_CHANNEL_UP};
+
+    (void)state;
+    p->sides[DECODE].hold_close = true;
+    assert_int_equal(down(p, DECODE, 0), 0);
+    pair_run(p);
+    assert_int_equal(pair_feed(p, DECODE, &up), -HLG_ESTATE);
+    pair_closed(p, DECODE, 0, 0);
+    pair_run(p);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "down up");
+    pair_close(p);
+}
+
+/* ---- draining, full channels -------------------------------------------------------------- */
+
+static void a_draining_prefiller_gets_no_new_requests(void **state)
+{
+    struct pair *p = open_simple();
+    struct pair_ask ask = {.tokens = 9};
+
+    (void)state;
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested");
+    ask.page = 8;
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0); /* crosses the DRAIN */
+    assert_int_equal(pair_feed_kind(p, PREFILL, HLG_EVENT_DRAIN), 0);
+    assert_int_equal(pair_feed_kind(p, PREFILL, HLG_EVENT_DRAIN), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "");
+    pair_expect(p, DECODE, "draining failed(rejected) returned");
+    assert_true(pair_last(p, DECODE, HLG_NOTICE_FAILED)->retry_after_ns > 0);
+    ask.page = 16;
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), -HLG_EPEER);
+    /* What was taken before is served. */
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), 0);
+    pair_close(p);
+}
+
+static void a_full_channel_keeps_messages_in_order(void **state)
+{
+    struct hlg_event room = {.kind = HLG_EVENT_SEND_ROOM};
+    struct pair *p = open_simple();
+    struct pair_ask ask = {.tokens = 5};
+
+    (void)state;
+    for (uint32_t i = 0; i < 3; i++) {
+        ask.page = i;
+        assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+    }
+    for (uint32_t i = 0; i < 3; i++) {
+        p->sides[DECODE].ends[0].refuse_count = 1;
+        pair_run(p);
+        assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_REQUEST], 0);
+        pair_expect(p, PREFILL, "");
+        pair_run(p); /* not tried again before SEND_ROOM */
+        assert_int_equal(p->sides[DECODE].ends[0].refuse_count, 0);
+        assert_int_equal(pair_feed(p, DECODE, &room), 0);
+    }
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested requested requested");
+    assert_int_equal(p->sides[PREFILL].asked.number, 3); /* an earlier one later ends the session */
+    pair_close(p);
+}
+
+static void a_full_channel_does_not_block_another(void **state)
+{
+    struct pair *p = open_three(0, 1);
+    struct pair_ask ask = {.tokens = 5};
+
+    (void)state;
+    p->sides[DECODE].ends[0].refuse_count = 1;
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+    ask = (struct pair_ask){.tokens = 5, .page = 1, .peers = {1}};
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "");
+    pair_expect(p, OTHER, "requested");
+    pair_close(p);
+}
+
+static void too_many_waiting_messages_end_the_session(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.session = 1}};
+
+    (void)state;
+    p->hold_frames = true;
+    p->sides[PREFILL].ends[0].refuse_count = 1;
+    for (uint32_t i = 0; i < 200; i++) {
+        cancel.answer.number = i;
+        assert_int_equal(pair_feed_message(p, PREFILL, 0, &cancel), 0);
+        pair_run(p);
+    }
+    pair_expect(p, PREFILL, "down");
+    assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_OUTBOX_FULL], 1);
+    pair_close(p);
+}
+
+static void a_disconnect_says_bye_and_closes(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_event event = {.kind = HLG_EVENT_DISCONNECT};
+
+    (void)state;
+    assert_int_equal(pair_feed(p, PREFILL, &event), 0);
+    assert_int_equal(pair_feed(p, PREFILL, &event), 0); /* over already */
+    pair_run(p);
+    pair_expect(p, PREFILL, "down");
+    pair_expect(p, DECODE, "down");
+    assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_BYE], 1);
+    assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_BYE], 0);
+    pair_close(p);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(both_sides_come_up_and_know_each_other),
+        cmocka_unit_test(events_of_peers_that_do_not_exist_change_nothing),
+        cmocka_unit_test(a_hello_that_does_not_fit_is_refused_with_a_reason),
+        cmocka_unit_test(a_failed_open_refuses_the_peer),
+        cmocka_unit_test(a_second_hello_ends_the_session),
+        cmocka_unit_test(a_new_hello_of_a_node_ends_its_older_session),
+        cmocka_unit_test(messages_out_of_place_end_the_session),
+        cmocka_unit_test(nothing_but_hello_comes_before_hello),
+        cmocka_unit_test(heartbeats_keep_an_idle_session_alive),
+        cmocka_unit_test(silence_beyond_the_lease_ends_the_session),
+        cmocka_unit_test(the_deadline_names_the_next_heartbeat_and_lease),
+        cmocka_unit_test(sessions_of_one_fence_domain_end_together),
+        cmocka_unit_test(sessions_of_other_fence_domains_go_on),
+        cmocka_unit_test(a_peer_that_never_was_up_spares_its_domain),
+        cmocka_unit_test(a_peer_number_is_used_again_only_once_closed),
+        cmocka_unit_test(a_draining_prefiller_gets_no_new_requests),
+        cmocka_unit_test(a_full_channel_keeps_messages_in_order),
+        cmocka_unit_test(a_full_channel_does_not_block_another),
+        cmocka_unit_test(too_many_waiting_messages_end_the_session),
+        cmocka_unit_test(a_disconnect_says_bye_and_closes),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
