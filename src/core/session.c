@@ -492,6 +492,9 @@ static bool next_send(struct sessions *s, struct hlg_action *action,
                       const struct outgoing **outgoing)
 {
     sent(s);
+    if (s->out_free_count == s->out_max) {
+        return false;
+    }
     for (uint32_t i = 0; i < s->limits->peers_max; i++) {
         uint32_t index = (s->turn + i) % s->limits->peers_max;
         struct session *peer = &s->peers[index];

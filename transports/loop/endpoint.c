@@ -448,8 +448,9 @@ static uint32_t take_downs(struct endpoint *e, struct hlg_transport_event *event
                            uint32_t capacity)
 {
     uint32_t count = 0;
+    uint32_t index = 0;
 
-    for (uint32_t index = 0; index < e->loop->config.peers_max && count < capacity; index++) {
+    for (; index < e->loop->config.peers_max && count < capacity; index++) {
         if (e->peers[index].open && e->peers[index].down) {
             e->peers[index].down = false;
             events[count].kind = HLG_TRANSPORT_PEER_DOWN;
@@ -457,6 +458,7 @@ static uint32_t take_downs(struct endpoint *e, struct hlg_transport_event *event
             count++;
         }
     }
+    e->downs = index < e->loop->config.peers_max; /* some may be left */
     return count;
 }
 
@@ -480,7 +482,7 @@ static int poll_events(struct hlg_transport *t, struct hlg_transport_event *even
         }
         count++;
     }
-    if (e->state == ENDPOINT_OPEN) {
+    if (e->state == ENDPOINT_OPEN && e->downs) {
         count += take_downs(e, events + count, capacity - count);
     }
     return (int)count;
@@ -491,6 +493,7 @@ static void tell_down(struct endpoint *e, struct peer *peer)
     if (!peer->down_told) {
         peer->down = true;
         peer->down_told = true;
+        e->downs = true;
         e->loop->stats.downs++;
     }
 }
