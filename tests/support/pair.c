@@ -110,7 +110,7 @@ static uint32_t add(struct pair *p, enum hlg_role role, const struct hlg_prefill
     memcpy(decode.fingerprint, config->fingerprint, sizeof decode.fingerprint);
     bool is_decode = role == HLG_ROLE_DECODE;
     size_t bytes = is_decode ? hlg_decode_size(&decode) : hlg_prefill_size(&side->config);
-    assert_true(bytes > 0);
+    HLG_ASSERT(bytes > 0); /* the config fits */
     side->memory = malloc(bytes);
     assert_non_null(side->memory);
     memset(side->memory, 0xa5, bytes);
