@@ -19,7 +19,6 @@ enum hlg_note_code {
     HLG_NOTE_CANCEL_UNKNOWN,     /* a: number; not open, so FENCED at once */
     HLG_NOTE_WRITE_FAILED,       /* a: number, b: pieces, c: negated error */
     HLG_NOTE_LAYER_UNANNOUNCED,  /* a: word, b: value */
-    HLG_NOTE_LAYER_STALE,        /* a: word, b: value; behind what was seen */
     HLG_NOTE_IMM_STALE,          /* a: immediate, b: pieces; an old generation */
     HLG_NOTE_IMM_UNKNOWN,        /* a: immediate, b: pieces; a slot never used */
     HLG_NOTE_IMM_EARLY,          /* a: number, b: pieces; before its REQUEST was sent */

@@ -269,14 +269,20 @@ static uint32_t make_op(struct hlg_prefill *p, uint32_t lane, uint32_t peer)
     return index;
 }
 
-/* Pieces of an operation that the target rail's window allows now. */
+/* Pieces of an operation that the target rail's window allows now, and no more than fill the turn: a peer
+ * whose pages are large must not get more bytes than the others. At least one, of a piece that is larger
+ * than a turn. */
 static uint32_t allowed(const struct hlg_prefill *p, const struct op *op)
 {
     const struct window *w = window_of(p, op->peer, op->target_lane, op->target_rail);
     uint64_t limit = w->credited + p->sessions.peers[op->peer].window_pieces;
     uint64_t room = limit > w->posted ? limit - w->posted : 0;
 
-    return (uint32_t)(room < op->total - op->taken ? room : op->total - op->taken);
+    uint64_t rest = TURN_BYTES - p->lanes[op->lane].served;
+    uint32_t turn = hlg_max_u32((uint32_t)(rest / op->slice->bytes), 1); /* floor: not beyond it */
+    uint32_t left = hlg_min_u32(op->total - op->taken, turn);
+
+    return (uint32_t)(room < left ? room : left);
 }
 
 static bool offer(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t rail,

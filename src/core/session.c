@@ -370,13 +370,13 @@ static void on_hello(struct sessions *s, uint32_t index, const struct hlg_hello 
     peer->incarnation = hello->incarnation;
     peer->peer_serial = hello->session;
     peer->window_pieces = hello->window_pieces;
-    replace(s, index);
-    if (peer->state != SESSION_GREETING) {
-        return; /* it shared the older session's fence domain and ended with it */
-    }
     if (greet(s, peer, hello, &why) != 0) {
         refuse(s, index, &why, true);
         return;
+    }
+    replace(s, index);
+    if (peer->state != SESSION_GREETING) {
+        return; /* it shared the older session's fence domain and ended with it */
     }
     peer->state = SESSION_OPENING;
 }

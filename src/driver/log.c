@@ -62,7 +62,6 @@ static const struct note_text notes[] = {
     [HLG_NOTE_CANCEL_UNKNOWN] = {HLG_LOG_DEBUG, "cancel_unknown", "number", NULL, NULL},
     [HLG_NOTE_WRITE_FAILED] = {HLG_LOG_ERROR, "write_failed", "number", "pieces", "error"},
     [HLG_NOTE_LAYER_UNANNOUNCED] = {HLG_LOG_DEBUG, "layer_unannounced", "word", "value", NULL},
-    [HLG_NOTE_LAYER_STALE] = {HLG_LOG_DEBUG, "layer_stale", "word", "value", NULL},
     [HLG_NOTE_IMM_STALE] = {HLG_LOG_WARN, "imm_stale", "immediate", "pieces", NULL},
     [HLG_NOTE_IMM_UNKNOWN] = {HLG_LOG_WARN, "imm_unknown", "immediate", "pieces", NULL},
     [HLG_NOTE_IMM_EARLY] = {HLG_LOG_DEBUG, "imm_early", "number", "pieces", NULL},
