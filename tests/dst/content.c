@@ -43,7 +43,7 @@ bool node_find_page(const struct node *n, uint32_t lane, uint64_t offset, uint32
         const struct hlg_place *p = &n->places[i];
         uint64_t limit = p->offset + p->stride * n->layout.groups[p->group].page_count;
         if (p->lane == lane && offset >= p->offset && offset < limit) {
-            *pool = lane / hlg_layout_ranks(&n->layout);
+            *pool = lane / node_hosted(n);
             *group = p->group;
             *page = (uint32_t)((offset - p->offset) / p->stride);
             return true;
@@ -78,7 +78,7 @@ uint64_t content_fill(struct node *n, const struct job *job, uint32_t g, uint32_
                       uint32_t rank, uint32_t begin, uint32_t limit, bool check)
 {
     const struct hlg_group *group = &n->layout.groups[g];
-    uint32_t lane = job->pool * hlg_layout_ranks(&n->layout) + rank;
+    uint32_t lane = hlg_layout_lane(&n->layout, job->pool, rank);
     uint32_t t = rank % n->layout.tp;
     uint32_t tp = n->layout.tp;
     /* the definition: heads / tp each, or the one head floor(t * heads / tp) */

@@ -103,7 +103,7 @@ void decode_notice(struct node *n, const struct hlg_notice *notice)
             world_break(w, "READY out of place", job->uid, 0);
         }
         job->ready = true;
-        job->release_at = hlg_loop_now(w->loop) + soon(w, 100000);
+        job->release_at = hlg_loop_now(w->loop) + soon(w, w->late ? 5000000 : 100000);
         w->counts.ready++;
         w->counts.local += notice->pieces_expected == 0;
         check_bytes(n, job);
@@ -132,6 +132,9 @@ static uint32_t some_peer(struct node *n)
         if (n->peer_up[i]) {
             up[count++] = i;
         }
+    }
+    if (n->world->split) {
+        return count == n->world->prefillers ? 0 : HLG_NONE; /* all of them */
     }
     return count == 0 ? HLG_NONE : up[rng_below(&n->world->rng, count)];
 }
@@ -192,6 +195,9 @@ static void submit(struct node *n)
                    .id = job->prompt,
                    .prompt_bytes = 8,
                    .prompt = job->prompt}};
+    for (uint32_t i = 1; w->split && i < w->prefillers; i++) {
+        event.submit.peers[event.submit.source_count++] = n->peer_of[i];
+    }
     for (uint32_t g = 0; g < n->layout.group_count; g++) {
         event.submit.groups[g] = (struct hlg_page_list){
             .count = job->count[g], .first = job->first[g], .pages = job->pages[g]};

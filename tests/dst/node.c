@@ -18,6 +18,11 @@ bool chance(struct world *w, uint32_t ppm)
     return rng_below(&w->rng, 1000000) < ppm;
 }
 
+uint32_t node_hosted(const struct node *n)
+{
+    return n->layout.rank_limit - n->layout.rank_begin;
+}
+
 hlg_time soon(struct world *w, hlg_time most)
 {
     return 1 + (hlg_time)rng_u32(&w->rng) % most;
@@ -25,7 +30,7 @@ hlg_time soon(struct world *w, hlg_time most)
 
 hlg_time give_up_time(struct world *w, uint32_t ppm)
 {
-    if (w->calm || !chance(w, ppm)) {
+    if (w->calm || !chance(w, w->fickle ? 4 * ppm : ppm)) {
         return HLG_TIME_NEVER;
     }
     return hlg_loop_now(w->loop) + soon(w, 600000);
@@ -46,7 +51,7 @@ bool node_take(struct node *n, uint32_t pool, uint32_t group, uint32_t count, ui
 /* Scribble over every byte that a page has on any lane: whoever still needs it will see. */
 static void scrub(struct node *n, uint32_t pool, uint32_t group, uint32_t page)
 {
-    uint32_t ranks = hlg_layout_ranks(&n->layout);
+    uint32_t ranks = node_hosted(n);
 
     for (uint32_t i = 0; i < n->place_count; i++) {
         const struct hlg_place *p = &n->places[i];
@@ -74,6 +79,9 @@ static void on_notice(void *context, const struct hlg_notice *notice)
 {
     struct node *n = context;
 
+    if (notice->kind == HLG_NOTICE_PEER_DOWN && n->node_of[notice->peer] == HLG_NONE) {
+        return;
+    }
     if (notice->kind == HLG_NOTICE_PEER_UP) {
         n->peer_up[n->node_of[notice->peer]] = true;
     } else if (notice->kind == HLG_NOTICE_PEER_DOWN || notice->kind == HLG_NOTICE_PEER_REFUSED) {
@@ -124,7 +132,7 @@ static void small_limits(struct hlg_limits *limits, const struct node *n)
     hlg_limits_default(limits);
     limits->peers_max = NODES_MAX * 4;
     limits->requests_max = REQUESTS_MAX;
-    limits->sources_max = 1;
+    limits->sources_max = PREFILLERS_MAX;
     limits->lanes_max = LANES_MAX;
     limits->rails_max = 2;
     limits->slices_max = 2048;
@@ -138,6 +146,13 @@ static void small_limits(struct hlg_limits *limits, const struct node *n)
     limits->lease_ns = 200 * HLG_NS_PER_MS;
     limits->heartbeat_ns = 20 * HLG_NS_PER_MS;
     limits->fence_ns = 100 * HLG_NS_PER_MS;
+    if (n->world->tiny) {
+        limits->requests_max = 2 + (uint32_t)(n->world->seed % 3);
+        limits->chunks_max = 1 + (uint32_t)(n->world->seed % 4);
+        limits->ops_max = 1 + (uint32_t)(n->world->seed % 3);
+        limits->blocks_max = HLG_GROUPS_MAX;
+        limits->window_pieces = 2 + (uint32_t)(n->world->seed % 3);
+    }
 }
 
 void node_start(struct node *n)
@@ -164,7 +179,8 @@ void node_start(struct node *n)
         config.decode = (struct hlg_decode_config){.layout = n->layout,
                                                    .rails = config.fabric->rails,
                                                    .node = n->index + 1,
-                                                   .incarnation = n->incarnation};
+                                                   .incarnation = n->incarnation,
+                                                   .flush = n->world->flush};
         small_limits(&config.decode.limits, n);
     } else {
         config.prefill = (struct hlg_prefill_config){.layout = n->layout,

@@ -61,8 +61,9 @@ void prefill_notice(struct node *n, const struct hlg_notice *notice)
         return;
     }
     if (notice->kind == HLG_NOTICE_SENT) {
-        if (job->stopping || job->announced != job->tokens - 1 ||
-            notice->pieces_counted != notice->pieces_expected) {
+        /* a source that has nothing to write is done before its last CHUNK returns */
+        bool whole = job->announced == job->tokens - 1 || notice->pieces_expected == 0;
+        if (job->stopping || !whole || notice->pieces_counted != notice->pieces_expected) {
             world_break(n->world, "SENT of a request that was not wholly sent", notice->request, 0);
         }
     } else if (notice->kind != HLG_NOTICE_FENCED || !job->stopping) {
@@ -77,10 +78,10 @@ static void compute(struct node *n, const struct job *job, uint32_t word, uint32
 {
     const struct hlg_layout *layout = &n->layout;
 
-    for (uint32_t rank = 0; rank < hlg_layout_ranks(layout); rank++) {
+    for (uint32_t rank = layout->rank_begin; rank < layout->rank_limit; rank++) {
         uint32_t stage = rank / layout->tp;
         uint32_t own = layout->all_reduce != 0 ? job->pool * layout->stages + stage
-                                               : job->pool * hlg_layout_ranks(layout) + rank;
+                                               : hlg_layout_lane(layout, job->pool, rank);
         bool holds = layer == layout->layers ? stage == layout->stages - 1
                                              : layer >= hlg_layout_layer_begin(layout, stage) &&
                                                    layer < layout->stage_limit[stage];
@@ -107,6 +108,51 @@ static void compute_all(struct node *n, const struct job *job, uint32_t begin, u
     }
 }
 
+/* Layers that word w counts: of its stage, and the context on the last. */
+static uint32_t word_layers(const struct node *n, uint32_t word, uint32_t *begin)
+{
+    uint32_t rank = n->layout.rank_begin + word % node_hosted(n);
+    uint32_t stage = n->layout.all_reduce != 0 ? word % n->layout.stages : rank / n->layout.tp;
+
+    *begin = hlg_layout_layer_begin(&n->layout, stage);
+    return n->layout.stage_limit[stage] - *begin + (stage + 1 == n->layout.stages ? 1 : 0);
+}
+
+/* A forward that has not run to its end, to make a new job's cached pages valid; NULL: none has room.
+ * Rather one that will be given up: those are few. */
+static struct forward_run *some_forward(struct node *n)
+{
+    struct forward_run *found = NULL;
+
+    for (uint32_t i = 0; i < FORWARDS_MAX; i++) {
+        struct forward_run *f = &n->forwards[i];
+        if (f->number != 0 && !f->over && f->work_count < REQUESTS_MAX &&
+            (found == NULL || f->abort)) {
+            found = f;
+        }
+    }
+    return found;
+}
+
+/* A job's first tokens are that forward's to compute, as if for another request: what its words have
+ * gone through is there, the rest follows. */
+static void join_forward(struct node *n, struct forward_run *f, const struct job *job,
+                         uint32_t tokens)
+{
+    uint32_t begin = 0;
+
+    f->work[f->work_count++] = (struct piece_of_work){
+        .job = (uint32_t)(job - n->jobs), .handle = job->handle, .count = tokens};
+    for (uint32_t word = 0; word < hlg_prefill_words(&n->layout); word++) {
+        word_layers(n, word, &begin);
+        for (uint32_t done = 0; done < f->done[word]; done++) {
+            if (begin + done < n->layout.layers) {
+                compute(n, job, word, begin + done, 0, tokens);
+            }
+        }
+    }
+}
+
 static void refuse(struct node *n, struct job *job, uint32_t retry_ms)
 {
     struct hlg_event event = {
@@ -123,6 +169,7 @@ static void admit(struct node *n, struct job *job)
     struct world *w = n->world;
     struct hlg_event event = {.kind = HLG_EVENT_ADMIT, .admit = {.request = job->handle}};
     uint32_t tokens = job->tokens - 1;
+    struct forward_run *f = NULL;
 
     job->pool = rng_below(&w->rng, n->layout.pools);
     for (uint32_t g = 0; g < n->layout.group_count; g++) {
@@ -140,10 +187,18 @@ static void admit(struct node *n, struct job *job)
     event.admit.pool = job->pool;
     if (tokens > 1 && chance(w, 200000)) {
         event.admit.cached_tokens = rng_below(&w->rng, tokens);
-        compute_all(n, job, 0, event.admit.cached_tokens);
+        f = chance(w, 500000) && event.admit.cached_tokens > 0 ? some_forward(n) : NULL;
+        if (f == NULL) {
+            compute_all(n, job, 0, event.admit.cached_tokens);
+        } else {
+            event.admit.cached_forward = f->number;
+        }
     }
     int error = hlg_pump_event(n->pump, &event);
     if (error == 0) {
+        if (f != NULL) {
+            join_forward(n, f, job, event.admit.cached_tokens);
+        }
         job->announced = event.admit.cached_tokens;
         job->computed = event.admit.cached_tokens;
     } else if (error == -HLG_ELIMIT) {
@@ -209,17 +264,6 @@ static void tick(struct node *n, uint32_t word, uint32_t value)
     if (hlg_pump_event(n->pump, &event) != 0) {
         world_break(n->world, "a LAYER was refused", word, value);
     }
-}
-
-/* Layers that word w counts: of its stage, and the context on the last. */
-static uint32_t word_layers(const struct node *n, uint32_t word, uint32_t *begin)
-{
-    uint32_t ranks = hlg_layout_ranks(&n->layout);
-    uint32_t stage =
-        n->layout.all_reduce != 0 ? word % n->layout.stages : word % ranks / n->layout.tp;
-
-    *begin = hlg_layout_layer_begin(&n->layout, stage);
-    return n->layout.stage_limit[stage] - *begin + (stage + 1 == n->layout.stages ? 1 : 0);
 }
 
 /* One layer of one word; maybe tell the core, maybe leave it to a later tick. */

@@ -116,7 +116,7 @@ static bool make_loop(struct world *w, uint32_t lanes, uint32_t rails)
     config.nodes = w->node_count;
     config.lanes = lanes;
     config.rails = rails;
-    config.domains_max = 8;
+    config.domains_max = w->domains;
     config.peers_max = NODES_MAX * LANES_MAX * 2;
     config.regions_max = 1;
     config.pieces_max = 16 + rng_below(&w->rng, 256);
@@ -134,13 +134,13 @@ static bool make_loop(struct world *w, uint32_t lanes, uint32_t rails)
 /* Each lane's region: for each group, layer and plane that its rank holds, the pages in a row. */
 static bool lay_out(struct node *n)
 {
-    uint32_t ranks = hlg_layout_ranks(&n->layout);
+    uint32_t ranks = node_hosted(n);
     uint64_t bytes_max = 0;
 
     n->lanes = ranks * n->layout.pools;
     n->places = calloc((size_t)n->lanes * 32, sizeof *n->places);
     for (uint32_t lane = 0; lane < n->lanes && n->places != NULL; lane++) {
-        uint32_t stage = lane % ranks / n->layout.tp;
+        uint32_t stage = (n->layout.rank_begin + lane % ranks) / n->layout.tp;
         uint64_t offset = 16;
         for (uint32_t g = 0; g < n->layout.group_count; g++) {
             bool context = n->layout.groups[g].kind == HLG_GROUP_CONTEXT;
@@ -259,6 +259,41 @@ static void dial(struct world *w, struct node *d, uint32_t other, hlg_time now)
     }
 }
 
+/* Somebody connects, says nothing and goes: nobody else may notice. */
+static void bother(struct world *w, struct node *n, hlg_time now)
+{
+    struct hlg_channel *ours = NULL;
+    struct hlg_channel *theirs = NULL;
+    uint32_t other = (n->index + 1) % w->node_count;
+    uint32_t peer = 0;
+
+    if (!w->strangers || w->calm || n->stranger_at > now) {
+        return;
+    }
+    n->stranger_at = now + soon(w, HLG_NS_PER_MS);
+    if (hlg_loop_channel_pair(w->loop, other, n->index, &ours, &theirs) != 0) {
+        return;
+    }
+    if (hlg_pump_channel(n->pump, theirs, false, &peer) == 0) {
+        n->node_of[peer] = HLG_NONE;
+    }
+    ours->ops->close(ours);
+}
+
+/* An engine ends a session for no reason that we know. */
+static void leave(struct world *w, struct node *n)
+{
+    uint32_t other = rng_below(&w->rng, w->prefillers);
+
+    if (w->strangers && !w->calm && n->decode && n->peer_up[other] && chance(w, 500)) {
+        struct hlg_event event = {.kind = HLG_EVENT_DISCONNECT,
+                                  .peer = {.peer = n->peer_of[other]}};
+        if (hlg_pump_event(n->pump, &event) != 0) {
+            world_break(w, "DISCONNECT was refused", n->index, other);
+        }
+    }
+}
+
 static void check_deaths(struct world *w, hlg_time now)
 {
     for (uint32_t i = 0; i < w->node_count; i++) {
@@ -286,6 +321,8 @@ static void act(struct world *w, hlg_time now)
         if (!n->alive) {
             continue;
         }
+        bother(w, n, now);
+        leave(w, n);
         for (uint32_t other = 0; n->decode && other < w->prefillers; other++) {
             dial(w, n, other, now);
         }
@@ -414,6 +451,35 @@ static void run(struct world *w)
     }
 }
 
+/* Half of the ranks each, or as near as that goes. */
+static void split_ranks(struct world *w, struct hlg_layout *layout, uint32_t prefiller)
+{
+    uint32_t half = layout->rank_limit / 2;
+
+    HLG_ASSERT(w->split && prefiller < 2 && half > 0);
+    if (prefiller == 0) {
+        layout->rank_limit = half;
+    } else {
+        layout->rank_begin = half;
+    }
+}
+
+static void draw_ways(struct world *w, const struct hlg_layout *source)
+{
+    static const uint32_t domains[] = {1, 2, 8, 8};
+
+    w->prefillers = 1 + rng_below(&w->rng, PREFILLERS_MAX);
+    w->decoders = 1 + rng_below(&w->rng, DECODERS_MAX);
+    w->domains = domains[rng_below(&w->rng, 4)];
+    w->split = w->prefillers == 2 && source->rank_limit > 1 && chance(w, 500000);
+    w->tiny = chance(w, 200000);
+    w->flush = chance(w, 300000);
+    w->late = chance(w, 200000);
+    w->fickle = chance(w, 200000);
+    w->strangers = chance(w, 200000);
+    w->node_count = w->prefillers + w->decoders;
+}
+
 static bool make(struct world *w)
 {
     struct hlg_layout source;
@@ -422,15 +488,16 @@ static bool make(struct world *w)
     uint32_t lanes = 0;
 
     draw_layouts(w, &source, &target);
-    w->prefillers = 1 + rng_below(&w->rng, PREFILLERS_MAX);
-    w->decoders = 1 + rng_below(&w->rng, DECODERS_MAX);
-    w->node_count = w->prefillers + w->decoders;
+    draw_ways(w, &source);
     for (uint32_t i = 0; i < w->node_count; i++) {
         struct node *n = &w->nodes[i];
         n->world = w;
         n->index = i;
         n->decode = i >= w->prefillers;
         n->layout = n->decode ? target : source;
+        if (w->split && !n->decode) {
+            split_ranks(w, &n->layout, i);
+        }
         if (!lay_out(n)) {
             return false;
         }
@@ -438,10 +505,12 @@ static bool make(struct world *w)
     }
     (void)snprintf(w->text, sizeof w->text,
                    "%u:%u nodes, tp %u:%u, stages %u:%u, pools %u:%u, heads %u, page %u, "
-                   "layers %u, groups %u, rails %u",
+                   "layers %u, groups %u, rails %u, domains %u%s%s%s%s%s%s",
                    w->prefillers, w->decoders, source.tp, target.tp, source.stages, target.stages,
                    source.pools, target.pools, source.groups[0].heads, source.groups[0].page_tokens,
-                   source.layers, source.group_count, rails);
+                   source.layers, source.group_count, rails, w->domains, w->split ? ", split" : "",
+                   w->tiny ? ", tiny" : "", w->flush ? ", flush" : "", w->late ? ", late" : "",
+                   w->fickle ? ", fickle" : "", w->strangers ? ", strangers" : "");
     if (!make_loop(w, lanes, rails)) {
         return false;
     }

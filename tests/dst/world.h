@@ -90,12 +90,13 @@ struct node {
     struct job jobs[REQUESTS_MAX];
     uint32_t peer_of[NODES_MAX]; /* pump's peer number of the other node, or HLG_NONE */
     bool peer_up[NODES_MAX];
-    uint32_t node_of[NODES_MAX * 4]; /* other node of a pump's peer */
+    uint32_t node_of[NODES_MAX * 4]; /* other node of a pump's peer; HLG_NONE: a stranger */
     hlg_time dial_at[NODES_MAX];
     /* prefill */
     struct forward_run forwards[FORWARDS_MAX];
     uint32_t forward_number;
     hlg_time forward_at;
+    hlg_time stranger_at;
     /* decode */
     hlg_time submit_at;
 };
@@ -128,12 +129,20 @@ struct world {
     struct node nodes[NODES_MAX];
     uint64_t uid;
     uint32_t submits_left;
+    /* drawn: what makes this world unlike an easy one */
+    bool split;     /* each request has two sources, which share the ranks of one layout */
+    bool tiny;      /* limits that are run into all the time */
+    bool flush;     /* landed bytes need a FLUSH */
+    bool late;      /* decode engines release READY requests late */
+    bool fickle;    /* engines give most requests up */
+    bool strangers; /* connections that say nothing and go, and sessions that engines end */
+    uint32_t domains;
     struct storm_counts counts;
     const char *broken; /* first violation, or NULL */
     uint64_t broken_a;
     uint64_t broken_b;
     uint64_t plant; /* a fault of the engine that the checkers must see: enum storm_plant */
-    char text[160]; /* what was drawn */
+    char text[224]; /* what was drawn */
 };
 
 /* Faults planted in the fake engines, to prove that the checkers look. */
@@ -161,6 +170,7 @@ bool node_find_page(const struct node *n, uint32_t lane, uint64_t offset, uint32
                     uint32_t *group, uint32_t *page);
 
 /* node.c */
+uint32_t node_hosted(const struct node *n); /* ranks, of one pool */
 bool node_take(struct node *n, uint32_t pool, uint32_t group, uint32_t count, uint32_t *pages);
 void node_give(struct node *n, uint32_t pool, uint32_t group, const uint32_t *pages,
                uint32_t count);
