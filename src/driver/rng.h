@@ -6,7 +6,7 @@
 #ifndef HALAGE_DRIVER_RNG_H
 #define HALAGE_DRIVER_RNG_H
 
-#include "halage/base.h"
+#include <halage/base.h>
 
 #define HLG_RNG_PPM 1000000u
 

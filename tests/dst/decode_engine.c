@@ -136,7 +136,7 @@ static uint32_t some_peer(struct node *n)
     if (n->world->split) {
         return count == n->world->prefillers ? 0 : HLG_NONE; /* all of them */
     }
-    return count == 0 ? HLG_NONE : up[rng_below(&n->world->rng, count)];
+    return count == 0 ? HLG_NONE : up[draw(n->world, count)];
 }
 
 /* Draw lengths and prefix, and take pages. */
@@ -144,15 +144,14 @@ static bool draw_job(struct node *n, struct job *job)
 {
     struct world *w = n->world;
 
-    *job = (struct job){.used = true, .uid = ++w->uid, .pool = rng_below(&w->rng, n->layout.pools)};
-    job->tokens =
-        chance(w, 100000) ? 1 + rng_below(&w->rng, 2) : 1 + rng_below(&w->rng, TOKENS_MAX);
+    *job = (struct job){.used = true, .uid = ++w->uid, .pool = draw(w, n->layout.pools)};
+    job->tokens = chance(w, 100000) ? 1 + draw(w, 2) : 1 + draw(w, TOKENS_MAX);
     job->give_up_at = give_up_time(w, 150000);
     memcpy(job->prompt, &job->uid, 8);
     for (uint32_t g = 0; g < n->layout.group_count; g++) {
         uint32_t pages = hlg_layout_pages(&n->layout, g, job->tokens - 1);
         if (n->layout.groups[g].kind == HLG_GROUP_PAGED && chance(w, 200000)) {
-            job->first[g] = rng_below(&w->rng, pages + 1);
+            job->first[g] = draw(w, pages + 1);
         } else if (n->layout.groups[g].kind == HLG_GROUP_CONTEXT && job->tokens == 1) {
             pages = 0;
         }
@@ -189,7 +188,7 @@ static void submit(struct node *n)
                    .peers = {n->peer_of[other]},
                    .pool = job->pool,
                    .tokens = job->tokens,
-                   .random = rng_u32(&w->rng),
+                   .random = draw_u32(w),
                    .ttl_ns = chance(w, w->calm ? 0 : 50000) ? soon(w, 500000) : 10 * HLG_NS_PER_S,
                    .id_bytes = 8,
                    .id = job->prompt,

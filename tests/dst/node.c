@@ -15,7 +15,7 @@ void world_break(struct world *w, const char *what, uint64_t a, uint64_t b)
 
 bool chance(struct world *w, uint32_t ppm)
 {
-    return rng_below(&w->rng, 1000000) < ppm;
+    return draw(w, 1000000) < ppm;
 }
 
 uint32_t node_hosted(const struct node *n)
@@ -25,7 +25,7 @@ uint32_t node_hosted(const struct node *n)
 
 hlg_time soon(struct world *w, hlg_time most)
 {
-    return 1 + (hlg_time)rng_u32(&w->rng) % most;
+    return 1 + (hlg_time)draw_u32(w) % most;
 }
 
 hlg_time give_up_time(struct world *w, uint32_t ppm)

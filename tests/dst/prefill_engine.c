@@ -171,7 +171,7 @@ static void admit(struct node *n, struct job *job)
     uint32_t tokens = job->tokens - 1;
     struct forward_run *f = NULL;
 
-    job->pool = rng_below(&w->rng, n->layout.pools);
+    job->pool = draw(w, n->layout.pools);
     for (uint32_t g = 0; g < n->layout.group_count; g++) {
         job->count[g] = hlg_layout_pages(&n->layout, g, tokens);
         if (n->free_count[job->pool][g] < job->count[g]) {
@@ -186,7 +186,7 @@ static void admit(struct node *n, struct job *job)
     job->admitted = true;
     event.admit.pool = job->pool;
     if (tokens > 1 && chance(w, 200000)) {
-        event.admit.cached_tokens = rng_below(&w->rng, tokens);
+        event.admit.cached_tokens = draw(w, tokens);
         f = chance(w, 500000) && event.admit.cached_tokens > 0 ? some_forward(n) : NULL;
         if (f == NULL) {
             compute_all(n, job, 0, event.admit.cached_tokens);
@@ -215,7 +215,7 @@ static void admit(struct node *n, struct job *job)
 static void announce(struct node *n, struct forward_run *f, hlg_time now)
 {
     struct world *w = n->world;
-    uint32_t budget = 1 + rng_below(&w->rng, 24);
+    uint32_t budget = 1 + draw(w, 24);
     uint32_t number = n->forward_number % 0xffffff + 1;
 
     memset(f, 0, sizeof *f);
@@ -288,7 +288,7 @@ static void compute_layer(struct node *n, struct forward_run *f, uint32_t word)
     if (chance(w, 700000)) {
         tick(n, word, f->number << 8 | f->done[word]);
         if (chance(w, 100000)) {
-            tick(n, word, f->number << 8 | rng_below(&w->rng, f->done[word] + 1)); /* old news */
+            tick(n, word, f->number << 8 | draw(w, f->done[word] + 1)); /* old news */
         }
     }
     if (chance(w, 50000)) {

@@ -17,7 +17,7 @@ static uint32_t draw_tp(struct world *w, uint32_t heads)
     static const uint32_t sizes[] = {1, 2, 3, 4, 6, 8};
 
     for (;;) {
-        uint32_t tp = sizes[rng_below(&w->rng, 6)];
+        uint32_t tp = sizes[draw(w, 6)];
         if (tp % heads == 0 || heads % tp == 0) {
             return tp;
         }
@@ -29,24 +29,24 @@ static void draw_stages(struct world *w, struct hlg_layout *layout, uint32_t sta
     layout->stages = stages;
     for (uint32_t s = 0; s + 1 < stages; s++) {
         uint32_t begin = s == 0 ? 0 : layout->stage_limit[s - 1];
-        layout->stage_limit[s] = begin + rng_below(&w->rng, layout->layers - begin + 1);
+        layout->stage_limit[s] = begin + draw(w, layout->layers - begin + 1);
     }
     layout->stage_limit[stages - 1] = layout->layers;
 }
 
 static void draw_groups(struct world *w, struct hlg_layout *layout, uint32_t heads)
 {
-    uint32_t page_tokens = 1u << rng_below(&w->rng, 4);
+    uint32_t page_tokens = 1u << draw(w, 4);
     bool two = layout->layers > 1 && chance(w, 300000);
 
     layout->group_count = two ? 2 : 1;
     for (uint32_t g = 0; g < layout->group_count; g++) {
         layout->groups[g] = (struct hlg_group){.kind = HLG_GROUP_PAGED,
-                                               .planes = 1 + rng_below(&w->rng, 2),
+                                               .planes = 1 + draw(w, 2),
                                                .heads = heads,
-                                               .head_bytes = 1 + rng_below(&w->rng, 12),
+                                               .head_bytes = 1 + draw(w, 12),
                                                .page_tokens = page_tokens,
-                                               .arrangement = rng_below(&w->rng, 2),
+                                               .arrangement = draw(w, 2),
                                                .page_count = PAGES_MAX};
         for (uint32_t layer = 0; layer < layout->layers; layer++) {
             if (!two || layer % 2 == g) {
@@ -59,7 +59,7 @@ static void draw_groups(struct world *w, struct hlg_layout *layout, uint32_t hea
             (struct hlg_group){.kind = HLG_GROUP_CONTEXT,
                                .planes = 1,
                                .heads = chance(w, 700000) ? 1 : heads,
-                               .head_bytes = 1 + rng_below(&w->rng, 24),
+                               .head_bytes = 1 + draw(w, 24),
                                .page_tokens = 1,
                                .page_count = 8};
     }
@@ -69,20 +69,20 @@ static void draw_groups(struct world *w, struct hlg_layout *layout, uint32_t hea
 static void draw_layouts(struct world *w, struct hlg_layout *source, struct hlg_layout *target)
 {
     static const uint32_t head_counts[] = {1, 2, 4, 6, 8};
-    uint32_t heads = head_counts[rng_below(&w->rng, 5)];
+    uint32_t heads = head_counts[draw(w, 5)];
 
     memset(source, 0, sizeof *source);
-    source->layers = 1 + rng_below(&w->rng, 4);
-    source->piece_bytes_max = chance(w, 300000) ? 1 + rng_below(&w->rng, 64) : 1u << 20;
-    source->all_reduce = rng_below(&w->rng, 2);
+    source->layers = 1 + draw(w, 4);
+    source->piece_bytes_max = chance(w, 300000) ? 1 + draw(w, 64) : 1u << 20;
+    source->all_reduce = draw(w, 2);
     draw_groups(w, source, heads);
     *target = *source;
     source->tp = draw_tp(w, heads);
     target->tp = draw_tp(w, heads);
     draw_stages(w, source, 1u + (source->tp <= 4 && chance(w, 300000) ? 1u : 0u));
     draw_stages(w, target, 1u + (target->tp <= 4 && chance(w, 200000) ? 1u : 0u));
-    source->pools = source->tp * source->stages <= 4 ? 1 + rng_below(&w->rng, 2) : 1;
-    target->pools = target->tp * target->stages <= 4 ? 1 + rng_below(&w->rng, 3) : 1;
+    source->pools = source->tp * source->stages <= 4 ? 1 + draw(w, 2) : 1;
+    target->pools = target->tp * target->stages <= 4 ? 1 + draw(w, 3) : 1;
     source->rank_limit = source->tp * source->stages;
     target->rank_limit = target->tp * target->stages;
 }
@@ -119,10 +119,10 @@ static bool make_loop(struct world *w, uint32_t lanes, uint32_t rails)
     config.domains_max = w->domains;
     config.peers_max = NODES_MAX * LANES_MAX * 2;
     config.regions_max = 1;
-    config.pieces_max = 16 + rng_below(&w->rng, 256);
+    config.pieces_max = 16 + draw(w, 256);
     config.cq_depth = 1u << 14;
     config.channels_max = 64;
-    config.frames_max = 4 + rng_below(&w->rng, 60);
+    config.frames_max = 4 + draw(w, 60);
     config.room_bytes = 1u << 17;
     config.message_bytes_max = 1u << 16;
     config.kills_max = 3;
@@ -283,7 +283,7 @@ static void bother(struct world *w, struct node *n, hlg_time now)
 /* An engine ends a session for no reason that we know. */
 static void leave(struct world *w, struct node *n)
 {
-    uint32_t other = rng_below(&w->rng, w->prefillers);
+    uint32_t other = draw(w, w->prefillers);
 
     if (w->strangers && !w->calm && n->decode && n->peer_up[other] && chance(w, 500)) {
         struct hlg_event event = {.kind = HLG_EVENT_DISCONNECT,
@@ -468,9 +468,9 @@ static void draw_ways(struct world *w, const struct hlg_layout *source)
 {
     static const uint32_t domains[] = {1, 2, 8, 8};
 
-    w->prefillers = 1 + rng_below(&w->rng, PREFILLERS_MAX);
-    w->decoders = 1 + rng_below(&w->rng, DECODERS_MAX);
-    w->domains = domains[rng_below(&w->rng, 4)];
+    w->prefillers = 1 + draw(w, PREFILLERS_MAX);
+    w->decoders = 1 + draw(w, DECODERS_MAX);
+    w->domains = domains[draw(w, 4)];
     w->split = w->prefillers == 2 && source->rank_limit > 1 && chance(w, 500000);
     w->tiny = chance(w, 200000);
     w->flush = chance(w, 300000);
@@ -484,7 +484,7 @@ static bool make(struct world *w)
 {
     struct hlg_layout source;
     struct hlg_layout target;
-    uint32_t rails = 1 + rng_below(&w->rng, 2);
+    uint32_t rails = 1 + draw(w, 2);
     uint32_t lanes = 0;
 
     draw_layouts(w, &source, &target);
@@ -528,7 +528,7 @@ int storm_run(uint64_t seed, uint64_t plant, struct world *w, uint64_t *hash,
     w->check = faults != NULL;
     w->seed = seed;
     w->plant = plant;
-    w->rng = rng_make(seed);
+    w->rng = hlg_rng_seed(seed);
     w->submits_left = 60;
     if (make(w)) {
         run(w);

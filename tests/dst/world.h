@@ -11,7 +11,7 @@
 #ifndef HALAGE_TESTS_DST_WORLD_H
 #define HALAGE_TESTS_DST_WORLD_H
 
-#include "../support/rng.h"
+#include "../../src/driver/rng.h"
 #include <halage/pump.h>
 #include <halage/transport/loop.h>
 
@@ -119,7 +119,7 @@ struct storm_counts {
 
 struct world {
     uint64_t seed;
-    struct rng rng;
+    struct hlg_rng rng;
     bool check; /* run the machines' own checks */
     bool calm;  /* faults are over: everything must come to rest */
     struct hlg_loop *loop;
@@ -176,6 +176,15 @@ void node_give(struct node *n, uint32_t pool, uint32_t group, const uint32_t *pa
                uint32_t count);
 void node_start(struct node *n);
 void node_stop(struct node *n);
+static inline uint32_t draw_u32(struct world *w)
+{
+    return (uint32_t)(hlg_rng_next(&w->rng) >> 32);
+}
+/* Below `limit`. */
+static inline uint32_t draw(struct world *w, uint32_t limit)
+{
+    return (uint32_t)hlg_rng_below(&w->rng, limit);
+}
 bool chance(struct world *w, uint32_t ppm);
 hlg_time soon(struct world *w, hlg_time most);
 /* When an engine gives a new request up: never, for most. */

@@ -1,5 +1,5 @@
 /* The heap of deadlines against a plain table, over a seeded walk of sets, moves and clears. */
-#include "../support/rng.h"
+#include "../../src/driver/rng.h"
 
 #include <core/timer.h>
 
@@ -41,7 +41,7 @@ static uint32_t first_of(const hlg_time *at)
 
 static void the_heap_agrees_with_a_table(void **state)
 {
-    struct rng rng = rng_make(SEED);
+    struct hlg_rng rng = hlg_rng_seed(SEED);
     hlg_time at[ITEMS] = {0};
     void *memory = NULL;
     struct timers t = make(&memory);
@@ -49,9 +49,9 @@ static void the_heap_agrees_with_a_table(void **state)
     (void)state;
     print_message("seed %u\n", SEED);
     for (uint32_t step = 0; step < STEPS; step++) {
-        uint32_t item = rng_below(&rng, ITEMS);
+        uint32_t item = (uint32_t)hlg_rng_below(&rng, ITEMS);
         uint32_t best = first_of(at);
-        switch (rng_below(&rng, 4)) {
+        switch (hlg_rng_below(&rng, 4)) {
         case 0:
             timers_clear(&t, item);
             at[item] = 0;
@@ -66,7 +66,7 @@ static void the_heap_agrees_with_a_table(void **state)
             assert_int_equal(timers_due(&t, best == HLG_NONE ? 99 : at[best] - 1), HLG_NONE);
             break;
         default:
-            at[item] = 1 + rng_below(&rng, 20);
+            at[item] = 1 + hlg_rng_below(&rng, 20);
             timers_set(&t, item, at[item]);
             break;
         }
