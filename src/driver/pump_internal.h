@@ -142,6 +142,8 @@ int pump_table_peer(struct hlg_pump *p, struct pump_peer *peer, const struct hlg
 /* Fills in what the transport is to write. -HLG_EPROTO when a byte would lie outside a region. */
 int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *action,
                        struct hlg_paged_write *write);
+/* Most bytes that the frame of our HELLO can have. */
+uint64_t pump_table_hello_bytes(struct hlg_pump *p);
 /* Adds what only the driver knows: provider, addresses, keys and places. */
 int pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hlg_hello *hello);
 

@@ -223,6 +223,12 @@ int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump
         return fail(error, error_bytes, -HLG_EINVAL,
                     "places are missing, unknown or reach beyond their region");
     }
+    if (pump_table_hello_bytes(p) > p->limits.message_bytes_max) {
+        give_memory(p);
+        return fail(error, error_bytes, -HLG_EINVAL,
+                    "limits.message_bytes_max is too small for this node's own HELLO: raise it, or "
+                    "have fewer regions, places or rails");
+    }
     int code = pump_machine_init(&p->machine, config, &p->limits);
     if (code != 0) {
         give_memory(p);

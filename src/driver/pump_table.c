@@ -333,6 +333,22 @@ int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *
     return 0;
 }
 
+uint64_t pump_table_hello_bytes(struct hlg_pump *p)
+{
+    struct hlg_message message = {.kind = HLG_MESSAGE_HELLO};
+    bool decode = p->role == HLG_ROLE_DECODE;
+
+    for (uint32_t i = 0; i < p->lanes * p->rails; i++) {
+        p->own_addresses[i].bytes = HLG_ADDRESS_BYTES_MAX;
+    }
+    message.hello.layout = p->layout;
+    message.hello.addresses = p->own_addresses;
+    message.hello.address_count = p->lanes * p->rails;
+    message.hello.key_count = decode ? p->region_count * p->rails : 0;
+    message.hello.place_count = decode ? p->own_place_count : 0;
+    return hlg_wire_bytes(&message);
+}
+
 int pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hlg_hello *hello)
 {
     const struct pump_domain *domain = &p->domains[peer->domain];

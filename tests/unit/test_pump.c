@@ -824,7 +824,7 @@ static void a_dead_prefiller_gives_the_pages_back(void **state)
     assert_int_equal(hlg_pump_open(d->pump), 0);
 }
 
-static void places_that_reach_too_far_are_refused(void **state)
+static void what_cannot_work_is_refused_at_create(void **state)
 {
     struct world *w = *state;
     struct hlg_layout layout = make_layout();
@@ -853,6 +853,11 @@ static void places_that_reach_too_far_are_refused(void **state)
     config.place_count--;
     assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), -HLG_EINVAL);
     config.place_count++;
+    /* nor is a HELLO that no frame of ours can hold */
+    config.decode.limits.message_bytes_max = 256;
+    assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), -HLG_EINVAL);
+    assert_non_null(strstr(error, "message_bytes_max"));
+    config.decode.limits.message_bytes_max = MESSAGE_MAX;
     assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), 0);
     hlg_pump_destroy(pump);
     free(memory);
@@ -875,7 +880,7 @@ int main(void)
         WORLD_TEST(counters_alone_end_forwards),
         WORLD_TEST(limits_of_time_may_be_endless),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
-        WORLD_TEST(places_that_reach_too_far_are_refused),
+        WORLD_TEST(what_cannot_work_is_refused_at_create),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
