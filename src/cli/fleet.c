@@ -34,6 +34,9 @@ int fleet_exec(const char *program, char **argv)
 {
     char path[4200];
     find_sibling(program, path, sizeof path);
+    /* libinfinipath, which Debian's libfabric loads, takes SIGINT and more before main() otherwise,
+     * even where it was ignored, and ends the process with status 1. */
+    (void)setenv("IPATH_NO_BACKTRACE", "1", 0);
     (void)execv(path, argv);
     (void)fprintf(stderr, "halage: %s cannot be run: %s\n", path, strerror(errno));
     return -HLG_EIO;

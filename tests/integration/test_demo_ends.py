@@ -182,6 +182,15 @@ class Nodes(unittest.TestCase):
         self.assertIn("is up", end.err)
         self.assertIn("interrupted; ", end.err)
 
+    def test_no_library_catches_control_c(self):
+        prefill, _ = self.prefill()
+        status = pathlib.Path(f"/proc/{prefill.process.pid}/status").read_text()
+        caught = int(re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE).group(1), 16)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.assertEqual(caught >> (number - 1) & 1, 0, number)
+        prefill.interrupt()
+        self.assertEqual(prefill.finish().status, demo.INTERRUPTED)
+
     def refuse(self, pattern, **values):
         prefill, port = self.prefill()
         result = self.decode(port, **values)
