@@ -48,9 +48,11 @@ static _Noreturn void run_child(const char *program, char **argv, int socket, pi
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
         _exit(1);
     }
+    /* Ctrl-C is for the command, which then stops its nodes. Before it is unblocked, or one that
+     * waits would end this process. */
+    (void)signal(SIGINT, SIG_IGN);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)signal(SIGINT, SIG_IGN); /* Ctrl-C is for the command, which then stops its nodes */
     /* Both of these leave it open over exec. */
     if ((socket == CONTROL_FD ? fcntl(socket, F_SETFD, 0) : dup2(socket, CONTROL_FD)) < 0) {
         _exit(1);
