@@ -563,6 +563,9 @@ static int prepare(struct traffic *t)
 static int run(struct traffic *t)
 {
     int status = start_fleet(t);
+    if (status == CLI_INTERRUPTED) {
+        summary_say(t, "interrupted before all nodes were up");
+    }
     if (status != CLI_DONE) {
         stop_fleet(t);
         return status;

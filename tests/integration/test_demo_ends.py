@@ -231,6 +231,20 @@ class Nodes(unittest.TestCase):
             self.assertEqual(result.status, demo.BAD_INPUT, result)
 
 
+class Starts(unittest.TestCase):
+    def test_control_c_while_nodes_start(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            run = demo.Demo(connect=f"127.0.0.1:{port}", command=("node", "decode"), provider="net")
+            server.settimeout(20)
+            connection, _ = server.accept()  # and says nothing, so that the node is never up
+            with connection:
+                run.interrupt()
+                result = run.finish()
+        self.assertEqual(result.status, demo.INTERRUPTED, result)
+        self.assertIn("interrupted before all nodes were up", result.err)
+
+
 class Silent(unittest.TestCase):
     """Takes as long as the lease: not for the quick tier."""
 
