@@ -196,7 +196,8 @@ class Plan(unittest.TestCase):
                           "halage plan: --replica: 4: this pair has offsets 0 to 3")
 
     def test_help_and_version(self):
-        for words in (["--help"], ["plan", "--help"], ["--version"], ["plan", "-V"]):
+        for words in (["--help"], ["plan", "--help"], ["--version"], ["plan", "-V"], ["node", "--help"],
+                      ["node", "-V"]):
             result = self.halage(*words)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("halage", result.stdout)
