@@ -225,6 +225,14 @@ class Nodes(unittest.TestCase):
         self.assertEqual(result.status, demo.FAILED, result)
         self.assertRegex(result.err, r"(?i)address already in use|in use")
 
+    def test_a_bad_address_is_named_with_its_option(self):
+        for words in (("prefill", "--listen", "7700"), ("prefill", "--listen", ""),
+                      ("decode", "--connect", ":7700"), ("decode", "--connect", "here")):
+            with self.subTest(words=words):
+                result = demo.Demo(*words[1:], command=("node", words[0])).finish()
+                self.assertEqual(result.status, demo.BAD_INPUT, result)
+                self.assertIn(f"{words[1]}: '{words[2]}' is not an address", result.err)
+
     def test_kinds_of_nodes(self):
         for words in ((), ("router",)):
             result = demo.Demo(command=("node", *words)).finish()
