@@ -5,6 +5,7 @@
 
 #include <halage/refusal.h>
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,9 +48,10 @@ static int take_number(const char *program, const char *option, const char *argu
 static int take_seed(const char *program, const char *argument, uint64_t *seed)
 {
     char *end = NULL;
+    errno = 0;
     const unsigned long long number = strtoull(argument, &end, 10);
-    if (*argument < '0' || *argument > '9' || *end != '\0') {
-        return options_error(program, "--seed: '%s': write a whole number from 0 on", argument);
+    if (*argument < '0' || *argument > '9' || *end != '\0' || errno != 0) {
+        return options_error(program, "--seed: '%s': write a whole number below 2^64", argument);
     }
     *seed = number;
     return 0;

@@ -126,6 +126,7 @@ class BadInput(unittest.TestCase):
             (["--layers=1x"], "--layers: '1x'"),
             (["--hidden=12"], "--hidden: '12': write a multiple of 8"),
             (["--seed=-1"], "--seed: '-1'"),
+            (["--seed=18446744073709551616"], "--seed: '18446744073709551616'.*below 2\\^64"),
             (["--requests=0"], "--requests: '0'"),
             (["--target-tp=4", "--target-dp=4"], "16 ranks, at most 8"),
             (["more"], "unknown argument 'more'"),
