@@ -5,6 +5,7 @@
 
 #include <halage/refusal.h>
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -54,6 +55,16 @@ static int take_seed(const char *program, const char *argument, uint64_t *seed)
         return options_error(program, "--seed: '%s': write a whole number below 2^64", argument);
     }
     *seed = number;
+    return 0;
+}
+
+static int take_ip(const char *argument, const char *program, const char **ip)
+{
+    uint8_t bytes[16];
+    if (inet_pton(AF_INET, argument, bytes) != 1 && inet_pton(AF_INET6, argument, bytes) != 1) {
+        return options_error(program, "--advertise: '%s': write an IPv4 or IPv6 address", argument);
+    }
+    *ip = argument;
     return 0;
 }
 
@@ -149,8 +160,7 @@ int node_config_parse(int key, const char *argument, const char *program,
         config->provider = argument;
         return 0;
     case NODE_KEY_ADVERTISE:
-        config->advertise = argument;
-        return 0;
+        return take_ip(argument, program, &config->advertise);
     case NODE_KEY_SEED:
         return take_seed(program, argument, &model->seed);
     default: /* words, and the keys of others */

@@ -128,6 +128,7 @@ class BadInput(unittest.TestCase):
             (["--seed=-1"], "--seed: '-1'"),
             (["--seed=18446744073709551616"], "--seed: '18446744073709551616'.*below 2\\^64"),
             (["--requests=0"], "--requests: '0'"),
+            (["--advertise=here"], "--advertise: 'here': write an IPv4 or IPv6 address"),
             (["--target-tp=4", "--target-dp=4"], "16 ranks, at most 8"),
             (["more"], "unknown argument 'more'"),
             (["--trace=/does/not/exist"], "/does/not/exist: cannot be read"),
