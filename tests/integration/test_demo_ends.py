@@ -144,6 +144,12 @@ class BadInput(unittest.TestCase):
                 self.expect_line(demo.run(trace=trace), demo.BAD_INPUT,
                                  re.escape(f"{trace}:3: "))
 
+    def test_other_headings_of_a_trace_are_refused(self):
+        with tempfile.TemporaryDirectory() as directory:
+            trace = pathlib.Path(directory) / "trace.csv"
+            trace.write_text("TIMESTAMP,GeneratedTokens,ContextTokens\nt,5,6\n")
+            self.expect_line(demo.run(trace=trace), demo.BAD_INPUT, re.escape(f"{trace}:1: "))
+
     def test_what_cannot_be_planned_is_refused_with_the_reason(self):
         self.expect_line(demo.run(kv_heads=6, source_tp=4), demo.INFEASIBLE,
                          r"heads: 6 .*tp 4.*must divide")
