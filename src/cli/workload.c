@@ -145,6 +145,10 @@ static int read_rows(struct workload *workload, FILE *in, const char *file, char
         }
     }
     free(line);
+    if (status == 0 && ferror(in) != 0) {
+        (void)snprintf(text, capacity, "%s: cannot be read: %s", file, strerror(errno));
+        status = -HLG_EINVAL;
+    }
     if (status == 0 && rows == 0) {
         (void)snprintf(text, capacity, "%s: no rows", file);
         status = -HLG_EINVAL;

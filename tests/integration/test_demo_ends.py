@@ -132,6 +132,7 @@ class BadInput(unittest.TestCase):
             (["--target-tp=4", "--target-dp=4"], "16 ranks, at most 8"),
             (["more"], "unknown argument 'more'"),
             (["--trace=/does/not/exist"], "/does/not/exist: cannot be read"),
+            (["--trace=/"], "/: cannot be read: Is a directory"),
         ):
             with self.subTest(words=words):
                 self.expect_line(demo.run(*words), demo.BAD_INPUT, pattern)
