@@ -183,6 +183,8 @@ class Nodes(unittest.TestCase):
             result = self.decode(port, source_tp=2, target_tp=2)
             self.assertEqual(result.status, demo.DONE, result)
             self.assertEqual(result.json["verified"], 8)
+            self.assertIn("HND, TP 2\n", result.out)  # of the prefill node, nothing is known here
+            self.assertNotIn("tokens a forward", result.out)
             self.assertIsNone(result.json["handover_ms"])
             self.assertIsNone(result.json["layers_early_ratio"])
         prefill.interrupt()
