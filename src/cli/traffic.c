@@ -575,6 +575,10 @@ static int run(struct traffic *t)
     stop_fleet(t);
     summary_end(t);
     status = summary_json(t);
+    if (ferror(t->out) != 0) {
+        (void)options_error(t->config.command, "the results cannot be printed");
+        status = CLI_FAILED;
+    }
     if (t->interrupted) {
         return CLI_INTERRUPTED;
     }

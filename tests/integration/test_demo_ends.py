@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
 import tempfile
 import unittest
 
@@ -251,6 +252,14 @@ class Nodes(unittest.TestCase):
 
 
 class Starts(unittest.TestCase):
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_results_that_cannot_be_printed_are_a_failure(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([demo.HALAGE, "demo", "--requests=2"], stdout=full,
+                                    stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, demo.FAILED, result)
+        self.assertIn("halage demo: the results cannot be printed\n", result.stderr)
+
     def test_control_c_while_nodes_start(self):
         with socket.create_server(("127.0.0.1", 0)) as server:
             port = server.getsockname()[1]
