@@ -159,6 +159,9 @@ class Plan(unittest.TestCase):
         self.expect_error(
             self.halage("plan", "--source", "none.yaml", "--target", "t.yaml", "--tokens", "2"), 2,
             "halage plan: none.yaml: cannot be opened: No such file or directory")
+        self.expect_error(
+            self.halage("plan", "--source", ".", "--target", "t.yaml", "--tokens", "2"), 2,
+            "halage plan: .: cannot be read: Is a directory")
 
     def test_what_cannot_work_is_refused(self):
         cases = [
