@@ -242,9 +242,12 @@ int node_config_check(const struct node_config *config, char *text, size_t capac
         (void)hlg_refusal_text(&refusal, text, capacity);
         return -HLG_EPLAN;
     }
-    if (tlm_config_check(&config->model, config->source_tp, &why) != 0 ||
-        tlm_config_check(&config->model, config->target_tp, &why) != 0) {
-        (void)snprintf(text, capacity, "%s", why);
+    if (tlm_config_check(&config->model, config->source_tp, &why) != 0) {
+        (void)snprintf(text, capacity, "--source-tp: %" PRIu32 ": %s", config->source_tp, why);
+        return -HLG_EPLAN;
+    }
+    if (tlm_config_check(&config->model, config->target_tp, &why) != 0) {
+        (void)snprintf(text, capacity, "--target-tp: %" PRIu32 ": %s", config->target_tp, why);
         return -HLG_EPLAN;
     }
     return 0;

@@ -158,7 +158,7 @@ class BadInput(unittest.TestCase):
         self.expect_line(demo.run(kv_heads=6, target_tp=4), demo.INFEASIBLE,
                          r"heads: 6 .*tp 4.*must divide")
         self.expect_line(demo.run(model="mla", source_tp=3), demo.INFEASIBLE,
-                         "tp must divide query_heads")
+                         "--source-tp: 3: tp must divide query_heads")
 
 
 class Nodes(unittest.TestCase):
