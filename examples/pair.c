@@ -205,9 +205,9 @@ static int decode(int port)
         good = report.kind == HLG_NOTICE_READY && verify(pages, prompt);
         (void)hlg_messenger_release(m, ticket);
     }
-    (void)printf("%s %llu bytes in %llu pieces %s\n", good ? "ready" : "failed",
+    (void)printf("%s %llu bytes in %llu pieces%s%s\n", good ? "ready" : "failed",
                  (unsigned long long)report.bytes, (unsigned long long)report.pieces_counted,
-                 report.text);
+                 report.text[0] != 0 ? ": " : "", report.text);
     close_messenger(m);
     return good ? 0 : 1;
 }

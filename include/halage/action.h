@@ -77,7 +77,7 @@ struct hlg_notice {
     uint8_t id[HLG_REQUEST_ID_BYTES_MAX]; /* the engine's own request id */
     uint64_t pieces_expected;             /* decode terminal; prefill: planned */
     uint64_t pieces_counted;              /* decode terminal; prefill: posted */
-    uint64_t bytes;                       /* KV and context bytes of those pieces */
+    uint64_t bytes;                       /* KV and context bytes: decode of those expected */
     hlg_time retry_after_ns;              /* FAILED(rejected) */
     hlg_time submitted;                   /* decode terminal: phase times, 0 where not reached */
     hlg_time accepted;

@@ -257,9 +257,9 @@ struct hlg_report {
     uint32_t connection; /* PEER_*: number that connect gave; 0: the peer dialled */
     uint32_t reason;     /* enum hlg_reason */
     hlg_ticket ticket;
-    uint64_t node;           /* PEER_UP: identity of the other node */
-    uint64_t bytes;          /* terminal: KV and context bytes that were counted (decode), posted */
-    uint64_t pieces_counted; /* terminal: counted (decode), posted (prefill) */
+    uint64_t node;  /* PEER_UP: identity of the other node */
+    uint64_t bytes; /* terminal: KV and context bytes of the pieces expected (decode), posted */
+    uint64_t pieces_counted;  /* terminal: counted (decode), posted (prefill) */
     uint64_t pieces_expected; /* terminal: expected, planned */
     hlg_time retry_after_ns;  /* FAILED(rejected) */
     hlg_time submitted; /* decode, terminal: phase times on the fabric's clock, 0: not reached */

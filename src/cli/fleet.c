@@ -34,6 +34,9 @@ int fleet_exec(const char *program, char **argv)
 {
     char path[4200];
     find_sibling(program, path, sizeof path);
+    /* libinfinipath, which Debian's libfabric loads, takes SIGINT and more before main() otherwise,
+     * even where it was ignored, and ends the process with status 1. */
+    (void)setenv("IPATH_NO_BACKTRACE", "1", 0);
     (void)execv(path, argv);
     (void)fprintf(stderr, "halage: %s cannot be run: %s\n", path, strerror(errno));
     return -HLG_EIO;
@@ -45,9 +48,11 @@ static _Noreturn void run_child(const char *program, char **argv, int socket, pi
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
         _exit(1);
     }
+    /* Ctrl-C is for the command, which then stops its nodes. Before it is unblocked, or one that
+     * waits would end this process. */
+    (void)signal(SIGINT, SIG_IGN);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)signal(SIGINT, SIG_IGN); /* Ctrl-C is for the command, which then stops its nodes */
     /* Both of these leave it open over exec. */
     if ((socket == CONTROL_FD ? fcntl(socket, F_SETFD, 0) : dup2(socket, CONTROL_FD)) < 0) {
         _exit(1);

@@ -66,6 +66,17 @@ int cli_node(int argc, char **argv)
         (void)fleet_exec("halage-prefill", argv + 1);
         return CLI_FAILED;
     }
+    if (kind[0] == '-') {
+        const struct argp options = {
+            .args_doc = "prefill|decode [OPTION...]",
+            .doc = "Run one node of a pair, for pairs that lie on different machines.\v"
+                   "'halage node prefill --help' and 'halage node decode --help' say more.",
+        };
+        /* Only the first word is this command's; what argp answers itself does not return. */
+        if (options_parse(&options, 2, argv, 0, NULL) != 0) {
+            return CLI_BAD_INPUT;
+        }
+    }
     (void)fprintf(stderr, "halage node: %s%s%s; valid: prefill decode\n",
                   argc > 1 ? "unknown kind '" : "no kind of node", kind, argc > 1 ? "'" : "");
     return CLI_BAD_INPUT;

@@ -202,6 +202,17 @@ static void print_fleet(const struct traffic *t)
         t->fleet.decode_count, plural(t->fleet.decode_count), ranks, plural(ranks), processes);
 }
 
+static void print_chunks(const struct traffic *t)
+{
+    const uint32_t tokens = t->config.node.chunk_tokens;
+    print_row(t->out, "prefill");
+    if (tokens == 0) {
+        (void)fprintf(t->out, "whole prompts, as many a forward as fit\n");
+    } else {
+        (void)fprintf(t->out, "%" PRIu32 " tokens a forward, of several requests\n", tokens);
+    }
+}
+
 void summary_begin(const struct traffic *t)
 {
     const struct node_config *node = &t->config.node;
@@ -213,19 +224,17 @@ void summary_begin(const struct traffic *t)
                   mla ? "MLA" : "GQA", model->layers, model->kv_heads,
                   mla ? "latent a token" : "KV heads", model->hidden);
     print_row(t->out, "cache");
-    (void)fprintf(t->out, "pages of %" PRIu32 " token%s, %s, TP %" PRIu32 " -> ",
-                  model->page_tokens, plural(model->page_tokens),
-                  model->arrangement == TLM_NHD ? "NHD" : "HND", node->source_tp);
+    (void)fprintf(t->out, "pages of %" PRIu32 " token%s, %s, ", model->page_tokens,
+                  plural(model->page_tokens), model->arrangement == TLM_NHD ? "NHD" : "HND");
+    if (t->config.connect == NULL) { /* or only the prefill node knows */
+        (void)fprintf(t->out, "TP %" PRIu32 " -> ", node->source_tp);
+    }
     if (node->target_dp > 1) {
         (void)fprintf(t->out, "DP %" PRIu32 " x ", node->target_dp);
     }
     (void)fprintf(t->out, "TP %" PRIu32 "\n", node->target_tp);
-    print_row(t->out, "prefill");
-    if (node->chunk_tokens == 0) {
-        (void)fprintf(t->out, "whole prompts, as many a forward as fit\n");
-    } else {
-        (void)fprintf(t->out, "%" PRIu32 " tokens a forward, of several requests\n",
-                      node->chunk_tokens);
+    if (t->config.connect == NULL) {
+        print_chunks(t);
     }
     print_row(t->out, "provider");
     const struct control_up *up = &t->fleet.decode[0].up;

@@ -563,6 +563,9 @@ static int prepare(struct traffic *t)
 static int run(struct traffic *t)
 {
     int status = start_fleet(t);
+    if (status == CLI_INTERRUPTED) {
+        summary_say(t, "interrupted before all nodes were up");
+    }
     if (status != CLI_DONE) {
         stop_fleet(t);
         return status;
@@ -572,6 +575,10 @@ static int run(struct traffic *t)
     stop_fleet(t);
     summary_end(t);
     status = summary_json(t);
+    if (ferror(t->out) != 0) {
+        (void)options_error(t->config.command, "the results cannot be printed");
+        status = CLI_FAILED;
+    }
     if (t->interrupted) {
         return CLI_INTERRUPTED;
     }

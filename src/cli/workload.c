@@ -97,6 +97,14 @@ static bool take_row(char *line, struct workload_request *request)
     return at[strspn(at, "\r\n")] == '\0';
 }
 
+/* Whole, so that columns in another order are not taken for these. */
+static bool is_heading(const char *line)
+{
+    static const char heading[] = "TIMESTAMP,ContextTokens,GeneratedTokens";
+    return strcspn(line, "\r\n") == sizeof heading - 1 &&
+           memcmp(line, heading, sizeof heading - 1) == 0;
+}
+
 /* Shrink all lengths by the ratio that makes the longest fit. Flooring, but never below 1. */
 static void scale(struct workload *workload, uint32_t context_tokens)
 {
@@ -126,7 +134,7 @@ static int read_rows(struct workload *workload, FILE *in, const char *file, char
     int status = 0;
     while (status == 0 && rows < workload->count && getline(&line, &line_bytes, in) >= 0) {
         number++;
-        if (number == 1 && strncmp(line, "TIMESTAMP,", 10) == 0) {
+        if (number == 1 && is_heading(line)) {
             continue;
         }
         if (!take_row(line, &workload->requests[rows++])) {
@@ -137,6 +145,10 @@ static int read_rows(struct workload *workload, FILE *in, const char *file, char
         }
     }
     free(line);
+    if (status == 0 && ferror(in) != 0) {
+        (void)snprintf(text, capacity, "%s: cannot be read: %s", file, strerror(errno));
+        status = -HLG_EINVAL;
+    }
     if (status == 0 && rows == 0) {
         (void)snprintf(text, capacity, "%s: no rows", file);
         status = -HLG_EINVAL;

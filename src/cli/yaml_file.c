@@ -128,6 +128,9 @@ static void print_error(cyaml_err_t result, const struct report *report,
     } else if (strncmp(line, twice, sizeof twice - 1) == 0) {
         (void)snprintf(error, capacity, "%s: %s: the key is there twice; keep one", file,
                        line + sizeof twice - 1);
+    } else if (strncmp(line, syntax, sizeof syntax - 1) == 0 &&
+               strcmp(line + sizeof syntax - 1, "input error") == 0) {
+        (void)snprintf(error, capacity, "%s: cannot be read: %s", file, strerror(errno));
     } else if (strncmp(line, syntax, sizeof syntax - 1) == 0) {
         (void)snprintf(error, capacity, "%s: not YAML: %s", file, line + sizeof syntax - 1);
     } else if (strncmp(line, "Load: Expecting", 15) == 0) {

@@ -355,10 +355,11 @@ int hlg_messenger_start(struct hlg_messenger *m)
     m->started = true;
     struct hlg_transport_caps caps;
     m->config.fabric->query(m->config.fabric, &caps);
+    const int port = hlg_messenger_port(m);
     messenger_log(m, HLG_LOG_INFO, "started role %s provider %.16s lanes %u rails %u port %d",
                   m->config.role == HLG_ROLE_PREFILL ? "prefill" : "decode", caps.provider,
                   hlg_layout_lanes(&m->config.layout), m->config.fabric->rails,
-                  hlg_messenger_port(m));
+                  port > 0 ? port : 0);
     return 0;
 }
 

@@ -5,6 +5,8 @@
 
 #include <halage/refusal.h>
 
+#include <arpa/inet.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -47,11 +49,22 @@ static int take_number(const char *program, const char *option, const char *argu
 static int take_seed(const char *program, const char *argument, uint64_t *seed)
 {
     char *end = NULL;
+    errno = 0;
     const unsigned long long number = strtoull(argument, &end, 10);
-    if (*argument < '0' || *argument > '9' || *end != '\0') {
-        return options_error(program, "--seed: '%s': write a whole number from 0 on", argument);
+    if (*argument < '0' || *argument > '9' || *end != '\0' || errno != 0) {
+        return options_error(program, "--seed: '%s': write a whole number below 2^64", argument);
     }
     *seed = number;
+    return 0;
+}
+
+static int take_ip(const char *argument, const char *program, const char **ip)
+{
+    uint8_t bytes[16];
+    if (inet_pton(AF_INET, argument, bytes) != 1 && inet_pton(AF_INET6, argument, bytes) != 1) {
+        return options_error(program, "--advertise: '%s': write an IPv4 or IPv6 address", argument);
+    }
+    *ip = argument;
     return 0;
 }
 
@@ -147,8 +160,7 @@ int node_config_parse(int key, const char *argument, const char *program,
         config->provider = argument;
         return 0;
     case NODE_KEY_ADVERTISE:
-        config->advertise = argument;
-        return 0;
+        return take_ip(argument, program, &config->advertise);
     case NODE_KEY_SEED:
         return take_seed(program, argument, &model->seed);
     default: /* words, and the keys of others */
@@ -230,9 +242,12 @@ int node_config_check(const struct node_config *config, char *text, size_t capac
         (void)hlg_refusal_text(&refusal, text, capacity);
         return -HLG_EPLAN;
     }
-    if (tlm_config_check(&config->model, config->source_tp, &why) != 0 ||
-        tlm_config_check(&config->model, config->target_tp, &why) != 0) {
-        (void)snprintf(text, capacity, "%s", why);
+    if (tlm_config_check(&config->model, config->source_tp, &why) != 0) {
+        (void)snprintf(text, capacity, "--source-tp: %" PRIu32 ": %s", config->source_tp, why);
+        return -HLG_EPLAN;
+    }
+    if (tlm_config_check(&config->model, config->target_tp, &why) != 0) {
+        (void)snprintf(text, capacity, "--target-tp: %" PRIu32 ": %s", config->target_tp, why);
         return -HLG_EPLAN;
     }
     return 0;

@@ -155,11 +155,12 @@ static int choose_ip(struct node *node, char ip[HLG_TCP_IP_BYTES])
 {
     char text[256] = "";
     const char *address = node->options.address;
+    const bool listens = node->role == HLG_ROLE_PREFILL;
     if (node->options.config.advertise != NULL) {
         (void)snprintf(ip, HLG_TCP_IP_BYTES, "%s", node->options.config.advertise);
         return CLI_DONE;
     }
-    if (address[0] == ':') {
+    if (address[0] == ':' && listens) {
         node_say(node,
                  "--listen %s takes decode nodes from anywhere: add --advertise IP, the "
                  "address of this host that they reach",
@@ -168,7 +169,7 @@ static int choose_ip(struct node *node, char ip[HLG_TCP_IP_BYTES])
     }
     const int status = hlg_tcp_local_ip(address, ip, text, sizeof text);
     if (status != 0) {
-        node_say(node, "%s", text);
+        node_say(node, "--%s: %s", listens ? "listen" : "connect", text);
         return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
     }
     return CLI_DONE;

@@ -7,6 +7,7 @@ import pathlib
 import re
 import signal
 import socket
+import subprocess
 import tempfile
 import unittest
 
@@ -126,10 +127,13 @@ class BadInput(unittest.TestCase):
             (["--layers=1x"], "--layers: '1x'"),
             (["--hidden=12"], "--hidden: '12': write a multiple of 8"),
             (["--seed=-1"], "--seed: '-1'"),
+            (["--seed=18446744073709551616"], "--seed: '18446744073709551616'.*below 2\\^64"),
             (["--requests=0"], "--requests: '0'"),
+            (["--advertise=here"], "--advertise: 'here': write an IPv4 or IPv6 address"),
             (["--target-tp=4", "--target-dp=4"], "16 ranks, at most 8"),
             (["more"], "unknown argument 'more'"),
             (["--trace=/does/not/exist"], "/does/not/exist: cannot be read"),
+            (["--trace=/"], "/: cannot be read: Is a directory"),
         ):
             with self.subTest(words=words):
                 self.expect_line(demo.run(*words), demo.BAD_INPUT, pattern)
@@ -142,13 +146,19 @@ class BadInput(unittest.TestCase):
                 self.expect_line(demo.run(trace=trace), demo.BAD_INPUT,
                                  re.escape(f"{trace}:3: "))
 
+    def test_other_headings_of_a_trace_are_refused(self):
+        with tempfile.TemporaryDirectory() as directory:
+            trace = pathlib.Path(directory) / "trace.csv"
+            trace.write_text("TIMESTAMP,GeneratedTokens,ContextTokens\nt,5,6\n")
+            self.expect_line(demo.run(trace=trace), demo.BAD_INPUT, re.escape(f"{trace}:1: "))
+
     def test_what_cannot_be_planned_is_refused_with_the_reason(self):
         self.expect_line(demo.run(kv_heads=6, source_tp=4), demo.INFEASIBLE,
                          r"heads: 6 .*tp 4.*must divide")
         self.expect_line(demo.run(kv_heads=6, target_tp=4), demo.INFEASIBLE,
                          r"heads: 6 .*tp 4.*must divide")
         self.expect_line(demo.run(model="mla", source_tp=3), demo.INFEASIBLE,
-                         "tp must divide query_heads")
+                         "--source-tp: 3: tp must divide query_heads")
 
 
 class Nodes(unittest.TestCase):
@@ -174,6 +184,8 @@ class Nodes(unittest.TestCase):
             result = self.decode(port, source_tp=2, target_tp=2)
             self.assertEqual(result.status, demo.DONE, result)
             self.assertEqual(result.json["verified"], 8)
+            self.assertIn("HND, TP 2\n", result.out)  # of the prefill node, nothing is known here
+            self.assertNotIn("tokens a forward", result.out)
             self.assertIsNone(result.json["handover_ms"])
             self.assertIsNone(result.json["layers_early_ratio"])
         prefill.interrupt()
@@ -181,6 +193,15 @@ class Nodes(unittest.TestCase):
         self.assertEqual(end.status, demo.INTERRUPTED, end)
         self.assertIn("is up", end.err)
         self.assertIn("interrupted; ", end.err)
+
+    def test_no_library_catches_control_c(self):
+        prefill, _ = self.prefill()
+        status = pathlib.Path(f"/proc/{prefill.process.pid}/status").read_text()
+        caught = int(re.search(r"^SigCgt:\s*(\w+)$", status, re.MULTILINE).group(1), 16)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self.assertEqual(caught >> (number - 1) & 1, 0, number)
+        prefill.interrupt()
+        self.assertEqual(prefill.finish().status, demo.INTERRUPTED)
 
     def refuse(self, pattern, **values):
         prefill, port = self.prefill()
@@ -216,10 +237,40 @@ class Nodes(unittest.TestCase):
         self.assertEqual(result.status, demo.FAILED, result)
         self.assertRegex(result.err, r"(?i)address already in use|in use")
 
+    def test_a_bad_address_is_named_with_its_option(self):
+        for words in (("prefill", "--listen", "7700"), ("prefill", "--listen", ""),
+                      ("decode", "--connect", ":7700"), ("decode", "--connect", "here")):
+            with self.subTest(words=words):
+                result = demo.Demo(*words[1:], command=("node", words[0])).finish()
+                self.assertEqual(result.status, demo.BAD_INPUT, result)
+                self.assertIn(f"{words[1]}: '{words[2]}' is not an address", result.err)
+
     def test_kinds_of_nodes(self):
         for words in ((), ("router",)):
             result = demo.Demo(command=("node", *words)).finish()
             self.assertEqual(result.status, demo.BAD_INPUT, result)
+
+
+class Starts(unittest.TestCase):
+    @unittest.skipUnless(os.path.exists("/dev/full"), "no /dev/full")
+    def test_results_that_cannot_be_printed_are_a_failure(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([demo.HALAGE, "demo", "--requests=2"], stdout=full,
+                                    stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, demo.FAILED, result)
+        self.assertIn("halage demo: the results cannot be printed\n", result.stderr)
+
+    def test_control_c_while_nodes_start(self):
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            run = demo.Demo(connect=f"127.0.0.1:{port}", command=("node", "decode"), provider="net")
+            server.settimeout(20)
+            connection, _ = server.accept()  # and says nothing, so that the node is never up
+            with connection:
+                run.interrupt()
+                result = run.finish()
+        self.assertEqual(result.status, demo.INTERRUPTED, result)
+        self.assertIn("interrupted before all nodes were up", result.err)
 
 
 class Silent(unittest.TestCase):

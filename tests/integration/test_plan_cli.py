@@ -159,6 +159,9 @@ class Plan(unittest.TestCase):
         self.expect_error(
             self.halage("plan", "--source", "none.yaml", "--target", "t.yaml", "--tokens", "2"), 2,
             "halage plan: none.yaml: cannot be opened: No such file or directory")
+        self.expect_error(
+            self.halage("plan", "--source", ".", "--target", "t.yaml", "--tokens", "2"), 2,
+            "halage plan: .: cannot be read: Is a directory")
 
     def test_what_cannot_work_is_refused(self):
         cases = [
@@ -196,7 +199,8 @@ class Plan(unittest.TestCase):
                           "halage plan: --replica: 4: this pair has offsets 0 to 3")
 
     def test_help_and_version(self):
-        for words in (["--help"], ["plan", "--help"], ["--version"], ["plan", "-V"]):
+        for words in (["--help"], ["plan", "--help"], ["--version"], ["plan", "-V"], ["node", "--help"],
+                      ["node", "-V"]):
             result = self.halage(*words)
             self.assertEqual((result.returncode, result.stderr), (0, ""))
             self.assertIn("halage", result.stdout)

@@ -70,7 +70,7 @@ struct endpoint {
     struct hlg_loop *loop;
     struct place self;
     uint32_t state;
-    bool downs; /* some peer's PEER_DOWN may wait to be polled */
+    bool downs;        /* some peer's PEER_DOWN may wait to be polled */
     uint32_t unpolled; /* pieces taken whose DONE_WRITE was not polled */
     struct region *regions;
     struct peer *peers;

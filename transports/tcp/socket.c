@@ -94,7 +94,7 @@ static struct addrinfo *look_up(const char *address, int flags, int *rc, char *e
 
     if (!split(address, &name) || (name.host[0] == 0 && (flags & AI_PASSIVE) == 0)) {
         (void)snprintf(error, error_bytes,
-                       "%s is not an address: write host:port, or [host]:port for IPv6", address);
+                       "'%s' is not an address: write host:port, or [host]:port for IPv6", address);
         *rc = -HLG_EINVAL;
         return NULL;
     }
