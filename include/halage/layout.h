@@ -80,7 +80,8 @@ enum hlg_refusal_code {
     HLG_REFUSAL_FINGERPRINT,  /* the model fingerprints differ */
     HLG_REFUSAL_FULL,         /* no room for another peer: limit `a` */
     HLG_REFUSAL_TABLE,     /* HELLO's table of rails, regions or places is incomplete at `a`, `b` */
-    HLG_REFUSAL_TRANSPORT, /* the endpoint cannot be reached or the provider differs */
+    HLG_REFUSAL_TRANSPORT, /* an endpoint could not be opened, or the other's not be reached */
+    HLG_REFUSAL_PROVIDER, /* providers differ: `a` to `d` are the 16 bytes of the refusing node's */
 };
 
 enum hlg_layout_field {

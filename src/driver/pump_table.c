@@ -233,7 +233,16 @@ int pump_table_peer(struct hlg_pump *p, struct pump_peer *peer, const struct hlg
 
     peer->has_table = false;
     if (memcmp(hello->provider, p->caps.provider, sizeof hello->provider) != 0) {
-        *why = (struct hlg_refusal){.code = HLG_REFUSAL_TRANSPORT};
+        uint32_t words[4] = {0};
+        _Static_assert(sizeof words == sizeof p->caps.provider, "a name fits a to d");
+        for (uint32_t i = 0; i < sizeof words; i++) {
+            words[i / 4] |= (uint32_t)(uint8_t)p->caps.provider[i] << (8 * (i % 4));
+        }
+        *why = (struct hlg_refusal){.code = HLG_REFUSAL_PROVIDER,
+                                    .a = words[0],
+                                    .b = words[1],
+                                    .c = words[2],
+                                    .d = words[3]};
         return -HLG_EPLAN;
     }
     /* The machine has the better words for layouts that cannot work. */

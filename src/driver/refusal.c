@@ -7,6 +7,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #define NAME_BYTES 24u
 
@@ -167,6 +168,23 @@ static int print_layout(const struct hlg_refusal *why, char *text, size_t capaci
     }
 }
 
+/* The name may be foreign: only what a provider's name can hold is shown. */
+static int print_provider(const struct hlg_refusal *why, char *text, size_t capacity)
+{
+    const uint32_t words[4] = {why->a, why->b, why->c, why->d};
+    char name[sizeof words + 1] = "";
+
+    for (size_t i = 0; i < sizeof words; i++) {
+        char letter = (char)(words[i / 4] >> (8 * (i % 4)) & 0xffu);
+        name[i] = letter == 0 || (letter > ' ' && letter <= '~') ? letter : '?';
+    }
+    return print(
+        text, capacity,
+        "provider: the two nodes use different ones, and the node that refused uses %s; start "
+        "both with the same",
+        name);
+}
+
 int hlg_refusal_text(const struct hlg_refusal *why, char *text, size_t capacity)
 {
     switch (why->code) {
@@ -197,7 +215,10 @@ int hlg_refusal_text(const struct hlg_refusal *why, char *text, size_t capacity)
                      why->a, why->b);
     case HLG_REFUSAL_TRANSPORT:
         return print(text, capacity,
-                     "transport: the endpoint cannot be reached, or the providers differ");
+                     "transport: an endpoint could not be opened or reached; the log of the node "
+                     "that refused says why");
+    case HLG_REFUSAL_PROVIDER:
+        return print_provider(why, text, capacity);
     default: /* the others, and numbers that a peer made up */
         return print_layout(why, text, capacity);
     }

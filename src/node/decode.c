@@ -458,7 +458,9 @@ static void take_peer_refused(struct engine *e, const struct hlg_report *report)
     }
     node_say(&e->node, "the connection to %s was refused: %s", e->node.options.address,
              report->text);
-    e->refused = CLI_INFEASIBLE;
+    const bool may_work_later =
+        report->refusal.code == HLG_REFUSAL_TRANSPORT || report->refusal.code == HLG_REFUSAL_FULL;
+    e->refused = may_work_later ? CLI_FAILED : CLI_INFEASIBLE;
 }
 
 static void take_report(struct engine *e, const struct hlg_report *report)

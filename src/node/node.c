@@ -122,10 +122,11 @@ static void take_log(void *context, enum hlg_log_level level, const char *line)
 static void take_fabric_log(void *context, const char *sentence)
 {
     struct node *node = context;
-    if (node->why[0] == '\0') {
+    const bool choosing = node->fabric == NULL; /* what was chosen and why: the title shows it */
+    if (choosing && node->why[0] == '\0') {
         (void)snprintf(node->why, sizeof node->why, "%s", sentence);
     }
-    if (node->options.verbose) {
+    if (!choosing || node->options.verbose) {
         node_say(node, "%s", sentence);
     }
 }

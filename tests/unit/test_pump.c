@@ -555,7 +555,7 @@ static void hellos_that_cannot_work_are_refused_on_both_sides(void **state)
         void (*spoil)(struct hello_parts *parts);
         uint32_t code;
     } cases[] = {
-        {spoil_provider, HLG_REFUSAL_TRANSPORT}, {spoil_address_lane, HLG_REFUSAL_TABLE},
+        {spoil_provider, HLG_REFUSAL_PROVIDER},  {spoil_address_lane, HLG_REFUSAL_TABLE},
         {spoil_key_bytes, HLG_REFUSAL_TABLE},    {spoil_key_lane, HLG_REFUSAL_TABLE},
         {spoil_place_offset, HLG_REFUSAL_TABLE}, {spoil_place_stride, HLG_REFUSAL_TABLE},
         {spoil_place_region, HLG_REFUSAL_TABLE}, {spoil_place_layer, HLG_REFUSAL_TABLE},

@@ -9,57 +9,66 @@
 
 #include <cmocka.h>
 
+static const struct {
+    struct hlg_refusal why;
+    const char *text;
+} rows[] = {
+    {{HLG_REFUSAL_NONE, 0, 0, 0, 0}, "nothing is refused"},
+    {{HLG_REFUSAL_RANGE, HLG_FIELD_TP, HLG_NONE, 65, 0},
+     "tp: 65 is out of range; it must be 1 to 64"},
+    {{HLG_REFUSAL_RANGE, HLG_FIELD_ARRANGEMENT, 2, 7, 0},
+     "arrangement (group 2): 7 is out of range; it must be HND (0) or NHD (1)"},
+    {{HLG_REFUSAL_RANGE, HLG_FIELD_LAYERS, 1, 61, 0},
+     "layers (group 1): 61 cannot be listed; a paged group lists layers of the model, a "
+     "context group none"},
+    {{HLG_REFUSAL_RANGE, HLG_FIELD_LAYERS, 1, HLG_NONE, 0},
+     "layers (group 1): none; a paged group needs at least one"},
+    {{HLG_REFUSAL_RANGE, 99, 1, 5, 0},
+     "field 99 (group 1): 5 is out of range; it must be another value"},
+    {{HLG_REFUSAL_HEADS_TP, 0, 6, 4, 0},
+     "heads: 6 (group 0) against tp 4; one must divide the other"},
+    {{HLG_REFUSAL_STAGES, 1, 9, 10, 0},
+     "stages: stage 1 ends at layer 9 of 10; stages must not go back, and the last must end at "
+     "the last layer"},
+    {{HLG_REFUSAL_GROUPS, 1, 2, 0, 0}, "groups: source 1, target 2; the two must be equal"},
+    {{HLG_REFUSAL_GROUP_FIELD, 0, 16, 64, HLG_FIELD_PAGE_TOKENS},
+     "page_tokens: source 16, target 64 (group 0); the two must be equal"},
+    {{HLG_REFUSAL_GROUP_FIELD, 3, 0, 1, HLG_FIELD_ARRANGEMENT},
+     "arrangement: source HND, target NHD (group 3); the two must be equal"},
+    {{HLG_REFUSAL_GROUP_FIELD, 1, 0, 1, HLG_FIELD_KIND},
+     "kind: source paged, target context (group 1); the two must be equal"},
+    {{HLG_REFUSAL_LAYERS, 61, 62, 0, 0}, "layers: source 61, target 62; the two must be equal"},
+    {{HLG_REFUSAL_GROUP_LAYERS, 2, 0, 0, 0},
+     "layers: source and target list different layers (group 2); the two must be equal"},
+    {{HLG_REFUSAL_SLICES, 4096, 0, 0, 0},
+     "the plan needs more than 4096 slices; raise slices_max or piece_bytes_max"},
+    {{HLG_REFUSAL_ROLE, HLG_ROLE_DECODE, 0, 0, 0},
+     "role: both nodes have role decode; one must prefill, the other decode"},
+    {{HLG_REFUSAL_VERSION, 1, 2, 3, 4},
+     "protocol: versions 1 to 2 here, 3 to 4 there; they must share one"},
+    {{HLG_REFUSAL_FINGERPRINT, 0, 0, 0, 0},
+     "fingerprint: the model fingerprints differ; both nodes must serve the same model"},
+    {{HLG_REFUSAL_FULL, 16, 0, 0, 0},
+     "peers_max: no room for another peer, the limit is 16; raise it, or disconnect one"},
+    {{HLG_REFUSAL_TABLE, 3, 1, 0, 0},
+     "hello: its table of rails, regions or places is incomplete at 3, 1; every hosted rank "
+     "needs all of its entries"},
+    {{HLG_REFUSAL_TRANSPORT, 0, 0, 0, 0},
+     "transport: an endpoint could not be opened or reached; the log of the node that refused "
+     "says why"},
+    {{HLG_REFUSAL_PROVIDER, 0x3b706374, 0x5f69666f, 0x006d7872, 0},
+     "provider: the two nodes use different ones, and the node that refused uses tcp;ofi_rxm; "
+     "start both with the same"},
+    {{HLG_REFUSAL_PROVIDER, 0x1b74656e, 0, 0, 0},
+     "provider: the two nodes use different ones, and the node that refused uses net?; start "
+     "both "
+     "with the same"},
+    {{HLG_REFUSAL_PROVIDER + 1, 1, 2, 3, 4},
+     "refusal 16 (1, 2, 3, 4), which this version does not know"},
+};
+
 static void sentences_name_fields_and_remedies(void **state)
 {
-    const struct {
-        struct hlg_refusal why;
-        const char *text;
-    } rows[] = {
-        {{HLG_REFUSAL_NONE, 0, 0, 0, 0}, "nothing is refused"},
-        {{HLG_REFUSAL_RANGE, HLG_FIELD_TP, HLG_NONE, 65, 0},
-         "tp: 65 is out of range; it must be 1 to 64"},
-        {{HLG_REFUSAL_RANGE, HLG_FIELD_ARRANGEMENT, 2, 7, 0},
-         "arrangement (group 2): 7 is out of range; it must be HND (0) or NHD (1)"},
-        {{HLG_REFUSAL_RANGE, HLG_FIELD_LAYERS, 1, 61, 0},
-         "layers (group 1): 61 cannot be listed; a paged group lists layers of the model, a "
-         "context group none"},
-        {{HLG_REFUSAL_RANGE, HLG_FIELD_LAYERS, 1, HLG_NONE, 0},
-         "layers (group 1): none; a paged group needs at least one"},
-        {{HLG_REFUSAL_RANGE, 99, 1, 5, 0},
-         "field 99 (group 1): 5 is out of range; it must be another value"},
-        {{HLG_REFUSAL_HEADS_TP, 0, 6, 4, 0},
-         "heads: 6 (group 0) against tp 4; one must divide the other"},
-        {{HLG_REFUSAL_STAGES, 1, 9, 10, 0},
-         "stages: stage 1 ends at layer 9 of 10; stages must not go back, and the last must end at "
-         "the last layer"},
-        {{HLG_REFUSAL_GROUPS, 1, 2, 0, 0}, "groups: source 1, target 2; the two must be equal"},
-        {{HLG_REFUSAL_GROUP_FIELD, 0, 16, 64, HLG_FIELD_PAGE_TOKENS},
-         "page_tokens: source 16, target 64 (group 0); the two must be equal"},
-        {{HLG_REFUSAL_GROUP_FIELD, 3, 0, 1, HLG_FIELD_ARRANGEMENT},
-         "arrangement: source HND, target NHD (group 3); the two must be equal"},
-        {{HLG_REFUSAL_GROUP_FIELD, 1, 0, 1, HLG_FIELD_KIND},
-         "kind: source paged, target context (group 1); the two must be equal"},
-        {{HLG_REFUSAL_LAYERS, 61, 62, 0, 0}, "layers: source 61, target 62; the two must be equal"},
-        {{HLG_REFUSAL_GROUP_LAYERS, 2, 0, 0, 0},
-         "layers: source and target list different layers (group 2); the two must be equal"},
-        {{HLG_REFUSAL_SLICES, 4096, 0, 0, 0},
-         "the plan needs more than 4096 slices; raise slices_max or piece_bytes_max"},
-        {{HLG_REFUSAL_ROLE, HLG_ROLE_DECODE, 0, 0, 0},
-         "role: both nodes have role decode; one must prefill, the other decode"},
-        {{HLG_REFUSAL_VERSION, 1, 2, 3, 4},
-         "protocol: versions 1 to 2 here, 3 to 4 there; they must share one"},
-        {{HLG_REFUSAL_FINGERPRINT, 0, 0, 0, 0},
-         "fingerprint: the model fingerprints differ; both nodes must serve the same model"},
-        {{HLG_REFUSAL_FULL, 16, 0, 0, 0},
-         "peers_max: no room for another peer, the limit is 16; raise it, or disconnect one"},
-        {{HLG_REFUSAL_TABLE, 3, 1, 0, 0},
-         "hello: its table of rails, regions or places is incomplete at 3, 1; every hosted rank "
-         "needs all of its entries"},
-        {{HLG_REFUSAL_TRANSPORT, 0, 0, 0, 0},
-         "transport: the endpoint cannot be reached, or the providers differ"},
-        {{HLG_REFUSAL_TRANSPORT + 1, 1, 2, 3, 4},
-         "refusal 15 (1, 2, 3, 4), which this version does not know"},
-    };
     char text[HLG_REFUSAL_TEXT_BYTES];
     (void)state;
 
