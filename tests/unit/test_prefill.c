@@ -261,6 +261,54 @@ static void with_all_reduce_each_stage_has_its_word(void **state)
     pair_close(p);
 }
 
+static void on_lane(void *context, const struct hlg_action_write *write, uint32_t piece)
+{
+    uint32_t *pieces = context;
+
+    (void)piece;
+    pieces[write->lane]++;
+}
+
+/* Latents lie on all eight ranks: the one that the REQUEST's offset names sends all, context too. */
+static void the_offset_of_the_request_names_the_sender(void **state)
+{
+    struct hlg_prefill_config source;
+    struct hlg_prefill_config target;
+
+    (void)state;
+    pair_config(&source);
+    source.limits.lanes_max = 8;
+    pair_layout(&source.layout, 8, 2, 4, true);
+    source.layout.groups[0].heads = 1;
+    target = source;
+    target.layout.tp = 1;
+    target.layout.rank_limit = 1;
+    struct pair *p = pair_open();
+    pair_add(p, HLG_ROLE_DECODE, &target);
+    pair_add(p, HLG_ROLE_PREFILL, &source);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    p->on_piece = on_lane;
+    for (uint32_t offset = 0; offset < 8; offset++) {
+        uint32_t pieces[8] = {0};
+        p->context = pieces;
+        hlg_handle request = admitted(p, &(struct pair_ask){.tokens = TOKENS,
+                                                            .page = 2 * offset,
+                                                            .context = offset % 8,
+                                                            .random = offset << 29});
+        assert_int_equal(p->sides[PREFILL].asked.offset, offset);
+        assert_int_equal(pair_chunk(p, PREFILL, request, offset + 1, 0, TOKENS - 1), 0);
+        assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, offset + 1), 0);
+        pair_run(p);
+        for (uint32_t lane = 0; lane < 8; lane++) {
+            assert_int_equal(pieces[lane], lane == offset ? PIECES + 1 : 0);
+        }
+        hlg_handle ready = hlg_decode_submitted(p->sides[DECODE].decode);
+        assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, ready), 0);
+    }
+    pair_close(p);
+}
+
 static void all_layers_but_the_last_are_posted_early(void **state)
 {
     struct hlg_prefill_config config;
@@ -1320,6 +1368,7 @@ int main(void)
         cmocka_unit_test(forwards_wrap_while_requests_go_on),
         cmocka_unit_test(without_all_reduce_each_rank_has_its_word),
         cmocka_unit_test(with_all_reduce_each_stage_has_its_word),
+        cmocka_unit_test(the_offset_of_the_request_names_the_sender),
         cmocka_unit_test(all_layers_but_the_last_are_posted_early),
         cmocka_unit_test(a_layer_is_early_only_when_all_its_writes_are),
         cmocka_unit_test(an_aborted_forward_posts_nothing_more),

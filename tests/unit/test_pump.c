@@ -756,6 +756,42 @@ static void an_aborted_forward_stops_who_waits_for_its_cached_pages(void **state
     assert_int_equal(stats.pieces_posted, 0);
 }
 
+/* On the loop, with time for each layer to leave: all layers but the last are early, exactly. */
+static void all_layers_but_the_last_leave_early(void **state)
+{
+    struct world *w = *state;
+    struct node *p = &w->nodes[1];
+    static const uint32_t pages[2] = {1, 2};
+    static const uint32_t context = 3;
+    struct hlg_pump_stats stats;
+    hlg_handle request = 0;
+
+    ask_prefill(w, &request, 1);
+    engine_event(p, &(struct hlg_event){.kind = HLG_EVENT_ADMIT,
+                                        .admit = {.request = request,
+                                                  .groups = {{.count = 2, .pages = pages},
+                                                             {.count = 1, .pages = &context}}}});
+    for (uint32_t forward = 1; forward <= 2; forward++) {
+        engine_event(p, &(struct hlg_event){.kind = HLG_EVENT_CHUNK,
+                                            .chunk = {.request = request,
+                                                      .forward = forward,
+                                                      .token_begin = 4 * (forward - 1),
+                                                      .token_count = 4}});
+        for (uint32_t layer = 1; layer <= LAYERS; layer++) {
+            engine_event(p, &(struct hlg_event){.kind = HLG_EVENT_LAYER,
+                                                .layer = {.value = forward << 8 | layer}});
+            for (uint32_t i = 0; i < 100; i++) {
+                turn(w);
+            }
+        }
+        engine_event(p, &(struct hlg_event){.kind = HLG_EVENT_FORWARD_END, .forward = forward});
+    }
+    run_until(w, &w->nodes[0], HLG_NOTICE_READY, 1);
+    hlg_pump_stats(p->pump, &stats);
+    assert_int_equal(stats.layers_early, 2 * (LAYERS - 1));
+    assert_int_equal(stats.layers_late, 0);
+}
+
 /* Counters tell all: an engine that never ends a forward runs as many as it likes. */
 static void counters_alone_end_forwards(void **state)
 {
@@ -881,6 +917,7 @@ int main(void)
         WORLD_TEST(limits_of_time_may_be_endless),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(what_cannot_work_is_refused_at_create),
+        WORLD_TEST(all_layers_but_the_last_leave_early),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
