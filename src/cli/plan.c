@@ -298,6 +298,20 @@ static int write_json(const char *program, const struct hlg_plan *plan,
     return CLI_DONE;
 }
 
+/* The plan holds whatever the pools' sizes; whether they hold the request is worth a word. */
+static void note_room(FILE *out, const struct hlg_layout *layout, const char *side,
+                      const uint32_t *pages)
+{
+    for (uint32_t group = 0; group < layout->group_count; group++) {
+        if (pages[group] > layout->groups[group].page_count) {
+            (void)fprintf(out,
+                          "note: group %" PRIu32 " of the %s has page_count %" PRIu32
+                          ", too few for this request's %" PRIu32 " pages\n",
+                          group, side, layout->groups[group].page_count, pages[group]);
+        }
+    }
+}
+
 static int show(const char *program, const struct hlg_plan *plan, const struct request *request)
 {
     uint32_t pages[HLG_GROUPS_MAX] = {0};
@@ -310,6 +324,8 @@ static int show(const char *program, const struct hlg_plan *plan, const struct r
     const bool on_stdout = request->json_file != NULL && strcmp(request->json_file, "-") == 0;
     FILE *out = on_stdout ? stderr : stdout;
     print_text(out, plan, request, pages);
+    note_room(out, &plan->source, "source", pages);
+    note_room(out, &plan->target, "target", pages);
     if (fflush(out) != 0 || ferror(out)) {
         (void)options_error(program, "the plan cannot be printed");
         return CLI_FAILED;
