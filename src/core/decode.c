@@ -104,15 +104,9 @@ static void lay_out(struct hlg_decode *d, struct carve *c, const struct hlg_deco
 static bool config_fits(const struct hlg_decode_config *config)
 {
     const struct hlg_limits *limits = &config->limits;
-    struct hlg_refusal why;
 
-    return hlg_layout_check(&config->layout, &why) == 0 && config->rails >= 1 &&
-           config->rails <= limits->rails_max && limits->rails_max <= HLG_RAILS_MAX &&
-           hlg_layout_lanes(&config->layout) <= limits->lanes_max &&
-           limits->lanes_max <= HLG_RANKS_MAX && limits->requests_max >= 1 &&
-           limits->requests_max < HLG_SLOTS_MAX && limits->peers_max >= 1 &&
-           limits->sources_max >= 1 && limits->sources_max <= HLG_SOURCES_MAX &&
-           limits->window_pieces >= 2;
+    return sessions_fit(limits, &config->layout, config->rails) && limits->sources_max >= 1 &&
+           limits->sources_max <= HLG_SOURCES_MAX;
 }
 
 size_t hlg_decode_size(const struct hlg_decode_config *config)

@@ -9,15 +9,9 @@ uint32_t hlg_prefill_words(const struct hlg_layout *layout)
 static bool config_fits(const struct hlg_prefill_config *config)
 {
     const struct hlg_limits *limits = &config->limits;
-    struct hlg_refusal why;
 
-    return hlg_layout_check(&config->layout, &why) == 0 && config->rails >= 1 &&
-           config->rails <= limits->rails_max && limits->rails_max <= HLG_RAILS_MAX &&
-           hlg_layout_lanes(&config->layout) <= limits->lanes_max &&
-           limits->lanes_max <= HLG_RANKS_MAX && limits->requests_max >= 1 &&
-           limits->requests_max < HLG_SLOTS_MAX && limits->peers_max >= 1 &&
-           limits->forwards_max >= 1 && limits->chunks_max >= 1 && limits->ops_max >= 1 &&
-           limits->window_pieces >= 2;
+    return sessions_fit(limits, &config->layout, config->rails) && limits->forwards_max >= 1 &&
+           limits->chunks_max >= 1 && limits->ops_max >= 1;
 }
 
 static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_prefill_config *config)

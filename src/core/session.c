@@ -9,6 +9,17 @@ static void free_outgoing(struct sessions *s, uint32_t index)
     s->out_free_count++;
 }
 
+bool sessions_fit(const struct hlg_limits *limits, const struct hlg_layout *layout, uint32_t rails)
+{
+    struct hlg_refusal why;
+
+    return hlg_layout_check(layout, &why) == 0 && rails >= 1 && rails <= limits->rails_max &&
+           limits->rails_max <= HLG_RAILS_MAX && hlg_layout_lanes(layout) <= limits->lanes_max &&
+           limits->lanes_max <= HLG_RANKS_MAX && limits->requests_max >= 1 &&
+           limits->requests_max < HLG_SLOTS_MAX && limits->peers_max >= 1 &&
+           limits->window_pieces >= 2;
+}
+
 void sessions_init(struct sessions *s, struct carve *c, const struct session_config *config)
 {
     const struct hlg_limits *limits = config->limits;

@@ -108,6 +108,8 @@ struct session_config {
     uint64_t incarnation;
 };
 
+/* Whether limits, layout and rails of a node go together, as far as both machines need it alike. */
+bool sessions_fit(const struct hlg_limits *limits, const struct hlg_layout *layout, uint32_t rails);
 void sessions_init(struct sessions *s, struct carve *c, const struct session_config *config);
 
 /* The events that are the sessions' alone. */
