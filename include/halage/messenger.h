@@ -145,8 +145,9 @@ struct hlg_submit {
     hlg_time ttl_ns;    /* FAILED(deadline) after that */
     const void *id;     /* [id_bytes] the engine's own name of the request; copied */
     const void *prompt; /* [prompt_bytes] opaque; copied */
-    /* Pages to fill, from position `first` on; copied. They are the library's until READY, RETURNED
-       (or, POISONED, for ever); those of context groups until release. */
+    /* Pages to fill, from position `first` on; copied. They are the library's until READY or RETURNED
+       (POISONED: for ever). From READY on the engine reads and writes them, but may name them in another
+       submit only after release. */
     struct hlg_page_list groups[HLG_GROUPS_MAX];
 };
 
