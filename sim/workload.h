@@ -1,5 +1,6 @@
 /*
- * The requests that a simulation serves, in order of arrival.
+ * The requests that a simulation serves, in order of arrival: drawn from distributions here, read
+ * from traces in workload_trace.h.
  */
 #ifndef HALAGE_SIM_WORKLOAD_H
 #define HALAGE_SIM_WORKLOAD_H
