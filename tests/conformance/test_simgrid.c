@@ -1,0 +1,424 @@
+/*
+ * What the simgrid transport's times mean. A process has one SimGrid engine, so each scenario runs in a
+ * child of its own and sends its numbers back; the parent judges them.
+ */
+#define _GNU_SOURCE
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "halage/message.h"
+#include "halage/transport/simgrid.h"
+
+#define NODES_MAX     16u
+#define NIC_BANDWIDTH 50e9
+#define PIECES_MAX    65536u
+
+struct result {
+    hlg_time arrived[NODES_MAX]; /* when all that was written to a node was there, or 0 */
+    hlg_time done[NODES_MAX];    /* when all that a node wrote was reported */
+    uint64_t failed;             /* pieces, of all nodes */
+    uint64_t hash;
+    int32_t check;
+    int32_t codes[4];
+};
+
+struct world {
+    struct hlg_simgrid *sim;
+    struct hlg_transport *nodes[NODES_MAX];
+    uint8_t *memory; /* never touched: bytes are not copied */
+    hlg_mem mem;
+    uint32_t node_count;
+    uint32_t expected[NODES_MAX];
+    uint32_t posted[NODES_MAX];
+    struct result *result;
+};
+
+static uint32_t pages[PIECES_MAX]; /* 0, 0, 0, ... */
+
+static void world_config(struct hlg_simgrid_config *config, uint32_t nodes)
+{
+    hlg_simgrid_config_default(config);
+    config->nodes = nodes;
+    config->nic_bandwidth = NIC_BANDWIDTH;
+    config->latency_ns = 0;
+    config->copy_bytes = false;
+    config->peer_pieces_max = PIECES_MAX;
+}
+
+static void world_open(struct world *w, const struct hlg_simgrid_config *config)
+{
+    char error[256];
+
+    HLG_ASSERT(config->nodes <= NODES_MAX);
+    HLG_ASSERT(hlg_simgrid_create(config, &w->sim, error, sizeof error) == 0);
+    w->node_count = config->nodes;
+    w->memory = malloc(1u << 20);
+    HLG_ASSERT(w->memory != NULL);
+    for (uint32_t node = 0; node < config->nodes; node++) {
+        struct hlg_fabric *fabric = hlg_simgrid_fabric(w->sim, node);
+        struct hlg_transport *t = NULL;
+
+        HLG_ASSERT(fabric->open(fabric, 0, 0, &t) == 0);
+        HLG_ASSERT(t->ops->mem_register(t, w->memory, 1u << 20, &w->mem) == 0);
+        w->nodes[node] = t;
+    }
+    for (uint32_t source = 0; source < config->nodes; source++) {
+        for (uint32_t target = 0; target < config->nodes; target++) {
+            uint8_t address[HLG_ADDRESS_BYTES_MAX];
+            struct hlg_transport *to = w->nodes[target];
+            const int bytes = to->ops->address(to, address, sizeof address);
+            HLG_ASSERT(w->nodes[source]->ops->peer_open(w->nodes[source], address,
+                                                        (uint32_t)bytes) == (int)target);
+        }
+    }
+}
+
+static void post(struct world *w, uint32_t source, uint32_t target, uint32_t pieces, uint32_t bytes)
+{
+    struct hlg_transport *t = w->nodes[source];
+    struct hlg_mem_export export;
+
+    HLG_ASSERT(w->nodes[target]->ops->mem_export(w->nodes[target], w->mem, &export) == 0);
+    const struct hlg_paged_write write = {
+        .op = target,
+        .peer = target,
+        .mem = w->mem,
+        .imm = hlg_imm_make(source, 0, 0),
+        .local = w->memory,
+        .remote = export.address,
+        .remote_key = export.key,
+        .source_pages = pages,
+        .target_pages = pages,
+        .bytes = bytes,
+        .count = 1,
+        .piece_limit = pieces,
+    };
+    HLG_ASSERT(t->ops->write(t, &write) == pieces);
+    w->expected[target] += pieces;
+    w->posted[source] += pieces;
+}
+
+static void look(struct world *w, uint32_t node)
+{
+    struct hlg_transport *t = w->nodes[node];
+    struct hlg_transport_event events[8];
+    int count;
+
+    while ((count = t->ops->poll(t, events, 8)) > 0) {
+        for (int i = 0; i < count; i++) {
+            if (events[i].kind == HLG_TRANSPORT_IMM) {
+                w->expected[node] -= events[i].imm.pieces;
+                w->result->arrived[node] = w->expected[node] == 0 ? hlg_simgrid_now(w->sim) : 0;
+            } else if (events[i].kind == HLG_TRANSPORT_DONE_WRITE) {
+                w->posted[node] -= events[i].done.done + events[i].done.failed;
+                w->result->failed += events[i].done.failed;
+                w->result->done[node] = w->posted[node] == 0 ? hlg_simgrid_now(w->sim) : 0;
+            }
+        }
+    }
+}
+
+static void run(struct world *w)
+{
+    while (hlg_simgrid_step(w->sim)) {
+        for (uint32_t node = 0; node < w->node_count; node++) {
+            look(w, node);
+        }
+    }
+    w->result->check = hlg_simgrid_check(w->sim);
+    w->result->hash = hlg_simgrid_trace_hash(w->sim);
+    hlg_simgrid_destroy(w->sim);
+    free(w->memory);
+}
+
+/* Run a scenario in a child. */
+static void in_child(void (*scenario)(struct result *result), struct result *result)
+{
+    int ends[2];
+    int status = 0;
+
+    memset(result, 0, sizeof *result);
+    assert_int_equal(pipe(ends), 0);
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        scenario(result);
+        _exit(write(ends[1], result, sizeof *result) == (ssize_t)sizeof *result ? 0 : 1);
+    }
+    (void)close(ends[1]);
+    assert_int_equal(read(ends[0], result, sizeof *result), sizeof *result);
+    (void)close(ends[0]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_int_equal(result->check, 0);
+}
+
+static void assert_near(hlg_time time, hlg_time wanted)
+{
+    assert_in_range(time, wanted - 1, wanted + 1); /* the clock is rounded to 1 ns */
+}
+
+static void play_one_flow(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+
+    world_config(&config, 2);
+    world_open(&w, &config);
+    post(&w, 0, 1, 50000, 1000000);
+    run(&w);
+}
+
+/* 50 GB at 50 GB/s: 1 s, to a part in 10^9. */
+static void a_flow_takes_bytes_over_bandwidth(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_one_flow, &result);
+    assert_near(result.arrived[1], HLG_NS_PER_S);
+    assert_int_equal(result.failed, 0);
+}
+
+static void play_latency(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+
+    world_config(&config, 2);
+    config.latency_ns = 2500;
+    world_open(&w, &config);
+    post(&w, 0, 1, 10, 500000);
+    post(&w, 0, 1, 10, 500000);
+    run(&w);
+}
+
+/* Two writes of 100 us in one queue: latency comes on top once, and once more on the way back. */
+static void latency_is_added_after_the_queue(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_latency, &result);
+    assert_near(result.arrived[1], 202500);
+    assert_near(result.done[0], 205000);
+}
+
+static void play_operations(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+
+    world_config(&config, 4);
+    config.op_ps = 12345;
+    world_open(&w, &config);
+    for (uint32_t i = 0; i < 10; i++) {
+        post(&w, 0, 1, 99, 8);
+    }
+    post(&w, 2, 3, 100, 500000);
+    run(&w);
+}
+
+/* 990 tiny pieces of 12.345 ns take 12221.55 ns; 1 ms of bytes hides 1.2 us of operations: the
+ * later of the two, not the sum. */
+static void small_pieces_are_bound_by_the_operation_clock(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_operations, &result);
+    assert_near(result.arrived[1], 12221);
+    assert_near(result.arrived[3], HLG_NS_PER_MS);
+}
+
+static void play_target_operations(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+
+    world_config(&config, 5);
+    config.op_ps = 10000;
+    world_open(&w, &config);
+    for (uint32_t source = 0; source < 4; source++) {
+        post(&w, source, 4, 250, 8);
+    }
+    run(&w);
+}
+
+/* Four sources write 250 pieces each to one target: its own clock takes 1000 operations. */
+static void the_operation_clock_of_the_target_counts(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_target_operations, &result);
+    assert_near(result.arrived[4], 10000);
+    assert_near(result.done[0], 2500);
+}
+
+static void play_incast(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+
+    world_config(&config, 10);
+    world_open(&w, &config);
+    for (uint32_t source = 0; source < 8; source++) {
+        post(&w, source, 8, 1000, 100000);
+        post(&w, source, 9, 1000, 100000);
+    }
+    run(&w);
+}
+
+/* 8 to 2: each target's link is shared by eight, so that all end together at 8 B / W. */
+static void incast_shares_fairly(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_incast, &result);
+    for (uint32_t source = 0; source < 8; source++) {
+        assert_near(result.done[source], 16 * HLG_NS_PER_MS);
+    }
+    assert_near(result.arrived[8], 16 * HLG_NS_PER_MS);
+    assert_near(result.arrived[9], 16 * HLG_NS_PER_MS);
+}
+
+static void play_groups(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+
+    world_config(&config, 8);
+    config.group_nodes = 4;
+    config.group_bandwidth = NIC_BANDWIDTH;
+    world_open(&w, &config);
+    post(&w, 0, 4, 100, 500000);
+    post(&w, 1, 5, 100, 500000);
+    post(&w, 2, 3, 100, 500000);
+    run(&w);
+}
+
+/* Two flows share the uplink between groups; one within a group does not feel it. */
+static void groups_share_their_uplink(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_groups, &result);
+    assert_near(result.arrived[4], 2 * HLG_NS_PER_MS);
+    assert_near(result.arrived[5], 2 * HLG_NS_PER_MS);
+    assert_near(result.arrived[3], HLG_NS_PER_MS);
+}
+
+static uint64_t storm_seed;
+
+static void play_storm(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+    uint64_t random = storm_seed;
+
+    world_config(&config, 12);
+    config.group_nodes = 4;
+    config.op_ps = 7001;
+    config.latency_ns = 2500;
+    world_open(&w, &config);
+    for (uint32_t i = 0; i < 400; i++) {
+        random = random * 6364136223846793005u + 1442695040888963407u;
+        const uint32_t source = (uint32_t)(random >> 33) % 12;
+        const uint32_t target = (uint32_t)(random >> 40) % 12; /* itself, too */
+        if (hlg_simgrid_alive(w.sim, source) && hlg_simgrid_alive(w.sim, target)) {
+            post(&w, source, target, 1 + (uint32_t)(random >> 50) % 60,
+                 1 + (uint32_t)(random >> 35) % 70000);
+        }
+        (void)hlg_simgrid_advance_to(w.sim, hlg_simgrid_now(w.sim) + (random >> 45) % 5000);
+        for (uint32_t node = 0; node < 12; node++) {
+            look(&w, node);
+        }
+        if (i == 200 || i == 210) {
+            hlg_simgrid_kill(w.sim, i % 12);
+        }
+        HLG_ASSERT(hlg_simgrid_check(w.sim) == 0);
+    }
+    run(&w);
+    for (uint32_t node = 0; node < 12; node++) {
+        HLG_ASSERT(w.posted[node] == 0 || node == 200 % 12 || node == 210 % 12);
+    }
+}
+
+/* Everything at once, with two deaths: sums hold, equal seeds give equal traces, others do not. */
+static void equal_calls_give_equal_traces(void **state)
+{
+    struct result a;
+    struct result b;
+    struct result c;
+
+    (void)state;
+    storm_seed = 1;
+    in_child(play_storm, &a);
+    in_child(play_storm, &b);
+    assert_memory_equal(&a, &b, sizeof a);
+    storm_seed = 2;
+    in_child(play_storm, &c);
+    assert_true(a.hash != c.hash);
+    assert_true(a.failed > 0);
+}
+
+static void play_second(struct result *result)
+{
+    struct hlg_simgrid_config config;
+    struct hlg_simgrid *first = NULL;
+    struct hlg_simgrid *second = NULL;
+    char error[64] = "";
+
+    hlg_simgrid_config_default(&config);
+    config.nodes = 0;
+    result->codes[0] = hlg_simgrid_create(&config, &first, error, sizeof error);
+    config.nodes = 2;
+    result->codes[1] = hlg_simgrid_create(&config, &first, error, sizeof error);
+    result->codes[2] = hlg_simgrid_create(&config, &second, error, sizeof error);
+    HLG_ASSERT(strlen(error) > 0);
+    hlg_simgrid_destroy(first);
+    config.nodes = 3;
+    result->codes[3] = hlg_simgrid_create(&config, &second, error, sizeof error);
+    config.nodes = 2;
+    HLG_ASSERT(hlg_simgrid_create(&config, &second, error, sizeof error) == 0);
+    hlg_simgrid_destroy(second);
+}
+
+static void a_process_has_one_engine(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_second, &result);
+    assert_int_equal(result.codes[0], -HLG_EINVAL);
+    assert_int_equal(result.codes[1], 0);
+    assert_int_equal(result.codes[2], -HLG_EIO);
+    assert_int_equal(result.codes[3], -HLG_EIO);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_flow_takes_bytes_over_bandwidth),
+        cmocka_unit_test(latency_is_added_after_the_queue),
+        cmocka_unit_test(small_pieces_are_bound_by_the_operation_clock),
+        cmocka_unit_test(the_operation_clock_of_the_target_counts),
+        cmocka_unit_test(incast_shares_fairly),
+        cmocka_unit_test(groups_share_their_uplink),
+        cmocka_unit_test(equal_calls_give_equal_traces),
+        cmocka_unit_test(a_process_has_one_engine),
+    };
+
+    return cmocka_run_group_tests_name("simgrid", tests, NULL, NULL);
+}

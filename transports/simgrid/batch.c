@@ -1,0 +1,336 @@
+/*
+ * The life of a batch, which is what one call of write took: queued behind others to its peer, a
+ * flow in SimGrid, sent once the operation clocks agree, landed, and told to its source. Whatever
+ * becomes of it, at most one happening of it is scheduled at a time.
+ */
+#include <string.h>
+
+#include "internal.h"
+#include "sgx.h"
+
+#define PS_PER_NS 1000u
+
+/* Pause before immediates that found the target's queue full are offered again. */
+#define HELD_NS 1000u
+
+static uint32_t index_of(const struct hlg_simgrid *sim, const struct batch *b)
+{
+    return hlg_u32((uint64_t)(b - sim->batches));
+}
+
+/* What SimGrid says no to here is a mistake of ours. */
+static void must(int rc)
+{
+    HLG_ASSERT(rc == 0);
+}
+
+static struct peer *queue_of(struct hlg_simgrid *sim, const struct batch *b)
+{
+    return &sim->endpoints[b->source].peers[b->peer];
+}
+
+uint32_t batch_pieces(const struct batch *b)
+{
+    HLG_ASSERT(b->state != BATCH_FREE);
+    HLG_ASSERT(b->write.piece_begin < b->write.piece_limit);
+    return b->write.piece_limit - b->write.piece_begin;
+}
+
+static void give_back(struct hlg_simgrid *sim, struct batch *b)
+{
+    HLG_ASSERT(b->state != BATCH_FREE);
+    b->state = BATCH_FREE;
+    b->next = sim->batch_free;
+    sim->batch_free = index_of(sim, b);
+    sim->batch_free_count++;
+}
+
+/* A batch whose source is gone ends at its next happening. */
+static bool is_lost(struct hlg_simgrid *sim, struct batch *b)
+{
+    HLG_ASSERT(b->state != BATCH_FREE && b->state != BATCH_QUEUED);
+    if (b->state != BATCH_LOST) {
+        return false;
+    }
+    give_back(sim, b);
+    return true;
+}
+
+/*
+ * Queue the pieces in a NIC's operation clock. Rounding its end down loses nothing: the clock itself
+ * goes on in picoseconds, and whoever comes next begins no earlier than that.
+ */
+static hlg_time charge(struct hlg_simgrid *sim, uint32_t nic, uint32_t pieces)
+{
+    uint64_t *free_ps = &sim->ops_ps[nic];
+
+    HLG_ASSERT(sim->now < UINT64_MAX / PS_PER_NS / 2); /* 106 days */
+    if (*free_ps < sim->now * PS_PER_NS) {
+        *free_ps = sim->now * PS_PER_NS;
+    }
+    *free_ps += pieces * sim->config.op_ps;
+    return *free_ps / PS_PER_NS;
+}
+
+static void send_at(struct hlg_simgrid *sim, struct batch *b, hlg_time when)
+{
+    b->state = BATCH_SENDING;
+    schedule_put(sim, when > sim->now ? when : sim->now, HAPPENING_SENT, index_of(sim, b), 0);
+}
+
+static void start_flow(struct hlg_simgrid *sim, struct batch *b, uint32_t nic, double bytes)
+{
+    const double seconds = (double)sim->now * 1e-9;
+
+    /* With no flow under way nothing has moved SimGrid's clock on. */
+    if (sim->flows == 0 && sgx_now() < seconds) {
+        must(sgx_run(seconds));
+    }
+    must(sgx_flow(index_of(sim, b), nic, b->target.nic, bytes));
+    sim->flows++;
+    b->state = BATCH_FLOW;
+}
+
+/* The head of a queue has its turn. */
+static void start(struct hlg_simgrid *sim, struct batch *b)
+{
+    const uint32_t nic = sim->endpoints[b->source].self.nic;
+    const uint32_t pieces = batch_pieces(b);
+    const double bytes = (double)pieces * (double)b->write.bytes;
+
+    HLG_ASSERT(b->state == BATCH_QUEUED);
+    if (endpoint_find(sim, &b->target) == NULL) {
+        b->status = -HLG_EPEER;
+        send_at(sim, b, sim->now);
+        return;
+    }
+    b->ops_end = charge(sim, nic, pieces);
+    if (nic == b->target.nic) {
+        /* SimGrid has no route from a NIC to itself. */
+        const double span = bytes / sim->config.nic_bandwidth * 1e9;
+        const hlg_time end = sim->now + (hlg_time)span;
+
+        send_at(sim, b, end > b->ops_end ? end : b->ops_end);
+        return;
+    }
+    const hlg_time target_end = charge(sim, b->target.nic, pieces);
+
+    b->ops_end = target_end > b->ops_end ? target_end : b->ops_end;
+    start_flow(sim, b, nic, bytes);
+}
+
+void batch_post(struct endpoint *e, const struct hlg_paged_write *w, uint32_t pieces)
+{
+    struct hlg_simgrid *sim = e->sim;
+    const uint32_t index = sim->batch_free;
+    struct peer *queue = &e->peers[w->peer];
+    struct batch *b;
+
+    HLG_ASSERT(index != HLG_NONE && pieces > 0);
+    b = &sim->batches[index];
+    HLG_ASSERT(b->state == BATCH_FREE);
+    sim->batch_free = b->next;
+    sim->batch_free_count--;
+    memset(b, 0, sizeof(*b));
+    b->state = BATCH_QUEUED;
+    b->source = e->self.slot;
+    b->peer = w->peer;
+    b->next = HLG_NONE;
+    b->mem_key = e->regions[w->mem].key;
+    b->target = queue->place;
+    b->write = *w;
+    b->write.piece_limit = w->piece_begin + pieces;
+    e->writes++;
+    e->pieces += pieces;
+    queue->writes++;
+    queue->pieces += pieces;
+    if (queue->head != HLG_NONE) {
+        sim->batches[queue->tail].next = index;
+        queue->tail = index;
+        return;
+    }
+    queue->head = index;
+    queue->tail = index;
+    start(sim, b);
+}
+
+void batch_on_flow(struct hlg_simgrid *sim, uint32_t index)
+{
+    struct batch *b = &sim->batches[index];
+
+    HLG_ASSERT(b->state == BATCH_FLOW && sim->flows > 0);
+    sim->flows--;
+    sim_trace(sim, HAPPENING_FLOW, b->source, b->target.nic, b->write.op);
+    send_at(sim, b, b->ops_end);
+}
+
+void batch_on_sent(struct hlg_simgrid *sim, uint32_t index)
+{
+    struct batch *b = &sim->batches[index];
+    struct peer *queue;
+
+    if (is_lost(sim, b)) {
+        return;
+    }
+    HLG_ASSERT(b->state == BATCH_SENDING);
+    queue = queue_of(sim, b);
+    HLG_ASSERT(queue->head == index);
+    queue->head = b->next;
+    b->state = BATCH_SENT;
+    schedule_put(sim, sim->now + sim->config.latency_ns, HAPPENING_LAND, index, 0);
+    if (queue->head != HLG_NONE) {
+        start(sim, &sim->batches[queue->head]);
+    }
+}
+
+static const struct region *find_region(const struct hlg_simgrid *sim, const struct endpoint *e,
+                                        uint64_t key)
+{
+    for (uint32_t index = 0; index < sim->config.regions_max; index++) {
+        if (e->regions[index].live && e->regions[index].key == key) {
+            return &e->regions[index];
+        }
+    }
+    return NULL;
+}
+
+static bool copy_piece(const struct batch *b, const struct region *region, uint32_t piece)
+{
+    const uint64_t remote = hlg_paged_write_target(&b->write, piece);
+    const uint32_t bytes = b->write.bytes;
+
+    if (remote < region->address || bytes > region->bytes ||
+        remote - region->address > region->bytes - bytes) {
+        return false;
+    }
+    /* memmove: a node may write to itself. */
+    memmove(region->base + (remote - region->address), hlg_paged_write_source(&b->write, piece),
+            bytes);
+    return true;
+}
+
+/* Sets how many pieces failed, and why. */
+static void land(struct hlg_simgrid *sim, struct batch *b, const struct endpoint *target)
+{
+    const struct region *source = &sim->endpoints[b->source].regions[b->write.mem];
+    const struct region *region = find_region(sim, target, b->write.remote_key);
+    uint32_t failed = 0;
+
+    if (region == NULL || !source->live || source->key != b->mem_key) {
+        failed = batch_pieces(b);
+    } else if (sim->config.copy_bytes) {
+        for (uint32_t piece = b->write.piece_begin; piece < b->write.piece_limit; piece++) {
+            failed += !copy_piece(b, region, piece);
+        }
+    }
+    b->landed = true;
+    b->failed = failed;
+    b->status = failed == 0 ? 0 : -HLG_EIO;
+    sim_trace(sim, HAPPENING_LAND, (uint64_t)b->source << 32 | target->self.slot, b->write.op,
+              (uint64_t)failed << 32 | b->write.imm);
+}
+
+/* Returns false when the target has no room for the immediates now. */
+static bool deliver(const struct hlg_simgrid *sim, struct endpoint *target, uint32_t imm,
+                    uint32_t count)
+{
+    const uint32_t depth = sim->config.cq_depth;
+
+    HLG_ASSERT(target->unread <= depth && count <= depth);
+    if (count == 0) {
+        return true;
+    }
+    if (count > depth - target->unread) {
+        return false;
+    }
+    HLG_ASSERT(target->imm_count < depth);
+    target->imms[(target->imm_head + target->imm_count++) % depth] = (struct imm_entry){imm, count};
+    target->unread += count;
+    return true;
+}
+
+void batch_on_land(struct hlg_simgrid *sim, uint32_t index)
+{
+    struct batch *b = &sim->batches[index];
+    struct endpoint *target;
+
+    if (is_lost(sim, b)) {
+        return;
+    }
+    HLG_ASSERT(b->state == BATCH_SENT);
+    target = endpoint_find(sim, &b->target);
+    if (!b->landed && (b->status != 0 || target == NULL)) {
+        b->failed = batch_pieces(b);
+        b->status = -HLG_EPEER;
+    } else if (!b->landed) {
+        land(sim, b, target);
+    }
+    if (target != NULL && !deliver(sim, target, b->write.imm, batch_pieces(b) - b->failed)) {
+        schedule_put(sim, sim->now + HELD_NS, HAPPENING_LAND, index, 0);
+        return;
+    }
+    schedule_put(sim, sim->now + sim->config.latency_ns, HAPPENING_DONE, index, 0);
+}
+
+void batch_on_done(struct hlg_simgrid *sim, uint32_t index)
+{
+    struct batch *b = &sim->batches[index];
+    struct peer *queue;
+
+    if (is_lost(sim, b)) {
+        return;
+    }
+    HLG_ASSERT(b->state == BATCH_SENT);
+    queue = queue_of(sim, b);
+    queue->refused_since = HLG_TIME_NEVER; /* this is progress */
+    HLG_ASSERT(queue->writes > 0 && queue->pieces >= batch_pieces(b));
+    queue->writes--;
+    queue->pieces -= batch_pieces(b);
+    sim_trace(sim, HAPPENING_DONE, b->source, b->write.op, (uint64_t)(int64_t)b->status);
+    endpoint_report(&sim->endpoints[b->source], b, b->failed, b->status);
+    give_back(sim, b);
+}
+
+void batch_on_source_end(struct hlg_simgrid *sim, uint32_t slot)
+{
+    struct endpoint *e = &sim->endpoints[slot];
+
+    for (uint32_t index = 0; index < sim->batch_count; index++) {
+        struct batch *b = &sim->batches[index];
+
+        if (b->state == BATCH_FREE || b->state == BATCH_LOST || b->source != slot) {
+            continue;
+        }
+        endpoint_report(e, b, batch_pieces(b), -HLG_ECANCELED);
+        if (b->state == BATCH_FLOW) {
+            must(sgx_cancel(index));
+            sim->flows--;
+        }
+        if (b->state == BATCH_FLOW || b->state == BATCH_QUEUED) {
+            give_back(sim, b);
+        } else {
+            b->state = BATCH_LOST;
+        }
+    }
+    for (uint32_t index = 0; index < sim->config.peers_max; index++) {
+        struct peer *queue = &e->peers[index];
+
+        queue->head = HLG_NONE;
+        queue->writes = 0;
+        queue->pieces = 0;
+    }
+}
+
+void batch_on_target_kill(struct hlg_simgrid *sim, uint32_t node)
+{
+    for (uint32_t index = 0; index < sim->batch_count; index++) {
+        struct batch *b = &sim->batches[index];
+
+        if (b->state == BATCH_FLOW && b->target.node == node) {
+            must(sgx_cancel(index));
+            sim->flows--;
+            b->status = -HLG_EPEER;
+            send_at(sim, b, sim->now);
+        }
+    }
+}

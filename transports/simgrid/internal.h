@@ -1,0 +1,232 @@
+/*
+ * What the files of the simgrid transport share. As in the loop, all tables are arrays taken at create,
+ * and rows name each other by index. SimGrid knows of flows and nothing else: every other happening
+ * is in a schedule of ours, in whole nanoseconds.
+ */
+#ifndef HALAGE_SIMGRID_INTERNAL_H
+#define HALAGE_SIMGRID_INTERNAL_H
+
+#include "driver/rng.h"
+#include "halage/transport/simgrid.h"
+
+enum happening_kind {
+    HAPPENING_FLOW = 1, /* SimGrid's end of a flow; never in the schedule */
+    HAPPENING_SENT,     /* a batch has left; the next of its queue begins */
+    HAPPENING_LAND,     /* its bytes are there, or came to nothing */
+    HAPPENING_DONE,     /* its source learns so */
+    HAPPENING_PEER,     /* a refused peer is looked at */
+    HAPPENING_FRAME,    /* a frame can be received */
+    HAPPENING_END,      /* an end of a channel is over */
+    HAPPENING_KILL,     /* traced, not scheduled */
+};
+
+/* One entry of the schedule. Ties in time go by sequence, that is by order of scheduling. */
+struct happening {
+    hlg_time time;
+    uint64_t sequence;
+    uint32_t kind;
+    uint32_t index; /* batch, endpoint or pair */
+    uint32_t part;  /* peer of the endpoint, side of the pair */
+};
+
+enum endpoint_state {
+    ENDPOINT_FREE = 0,
+    ENDPOINT_OPEN,
+    ENDPOINT_DEAD,   /* its node was killed */
+    ENDPOINT_CLOSED, /* still to be polled and freed */
+};
+
+struct region {
+    uint8_t *base;
+    uint64_t bytes;
+    uint64_t address; /* what peers call base */
+    uint64_t key;
+    bool live;
+};
+
+/* What an address says. */
+struct place {
+    uint32_t node;
+    uint32_t nic; /* of all NICs of the platform */
+    uint32_t slot;
+    uint64_t serial; /* of that endpoint; slots are reused, serials are not */
+};
+
+/* A peer, and the queue of writes to it, which outlives peer_close. */
+struct peer {
+    bool open;
+    bool down; /* PEER_DOWN waits to be polled */
+    bool down_told;
+    bool timer;             /* a PEER happening is scheduled; it outlives peer_close */
+    hlg_time refused_since; /* of refusals with no progress between, or HLG_TIME_NEVER */
+    struct place place;
+    uint32_t head; /* batches not yet sent, or HLG_NONE */
+    uint32_t tail;
+    uint32_t writes; /* batches under way */
+    uint32_t pieces;
+};
+
+struct done_entry {
+    hlg_op_id op;
+    uint32_t done;
+    uint32_t failed;
+    uint32_t writes; /* batches summed here */
+    int32_t status;
+};
+
+struct imm_entry {
+    uint32_t imm;
+    uint32_t count;
+};
+
+struct endpoint {
+    struct hlg_transport transport;
+    struct hlg_simgrid *sim;
+    struct place self;
+    uint32_t state;
+    bool downs;      /* some peer's PEER_DOWN may wait to be polled */
+    uint32_t writes; /* batches taken whose DONE_WRITE was not polled */
+    uint32_t pieces; /* pieces of these */
+    struct region *regions;
+    struct peer *peers;
+    struct done_entry *dones; /* ring of writes_max */
+    uint32_t done_head;
+    uint32_t done_count;
+    struct imm_entry *imms; /* ring of cq_depth */
+    uint32_t imm_head;
+    uint32_t imm_count; /* entries */
+    uint32_t unread;    /* immediates in them */
+};
+
+enum batch_state {
+    BATCH_FREE = 0,
+    BATCH_QUEUED,  /* behind others to the same peer */
+    BATCH_FLOW,    /* in SimGrid */
+    BATCH_SENDING, /* its flow is over, or it has none; SENT is scheduled */
+    BATCH_SENT,    /* LAND or DONE is scheduled */
+    BATCH_LOST,    /* its source is gone; something is scheduled that finds it so */
+};
+
+/* What one call of write took. */
+struct batch {
+    uint32_t state;
+    uint32_t source; /* endpoint */
+    uint32_t peer;   /* of it, as a queue: the peer itself may be another by now */
+    uint32_t next;   /* of the queue, or of the free ones */
+    uint32_t failed; /* pieces, once landed */
+    int32_t status;
+    bool landed;
+    uint64_t mem_key;
+    hlg_time ops_end; /* its turn in both NICs' operation clocks is over */
+    struct place target;
+    struct hlg_paged_write write; /* narrowed to what was taken */
+};
+
+struct side {
+    struct hlg_channel channel;
+    struct hlg_simgrid *sim;
+    uint32_t pair;
+    uint32_t node;
+    bool open;
+    bool ended;
+    bool ending; /* an END is scheduled */
+    hlg_time last_arrival;
+    /* frames to this side: sizes, and their bytes one after another in a ring */
+    uint32_t *sizes;
+    uint32_t frame_head;
+    uint32_t frame_count;
+    uint32_t arrived;
+    uint8_t *ring;
+    uint32_t ring_head;
+    uint32_t ring_bytes;
+    uint8_t *frame; /* the frame last received */
+    char name[24];
+};
+
+struct pair {
+    bool used;
+    uint32_t scheduled;
+    struct side sides[2];
+};
+
+struct node {
+    struct hlg_fabric fabric;
+    struct hlg_simgrid *sim;
+    uint32_t index;
+    bool alive;
+};
+
+struct hlg_simgrid {
+    struct hlg_simgrid_config config;
+    struct hlg_rng rng;
+    hlg_time now;
+    uint64_t sequence;
+    uint64_t serial;
+    uint64_t hash;
+    uint32_t ring_capacity;
+    uint32_t flows; /* in SimGrid */
+    bool engine;    /* SimGrid's is ours */
+    struct node *nodes;
+    uint64_t *ops_ps; /* of each NIC: when its operation clock is free, in picoseconds */
+    uint32_t nic_count;
+    struct endpoint *endpoints;
+    uint32_t endpoint_count;
+    struct batch *batches;
+    uint32_t batch_count;
+    uint32_t batch_free; /* first free batch, or HLG_NONE */
+    uint32_t batch_free_count;
+    struct pair *pairs;
+    struct happening *heap;
+    uint32_t heap_count;
+    uint32_t heap_capacity;
+    void *memory[16]; /* everything taken at create */
+    uint32_t memory_count;
+};
+
+/* sim.c */
+void sim_trace(struct hlg_simgrid *sim, uint64_t kind, uint64_t a, uint64_t b, uint64_t c);
+
+/* memory.c */
+bool memory_take(struct hlg_simgrid *sim);
+void memory_free(struct hlg_simgrid *sim);
+
+/* schedule.c */
+void schedule_put(struct hlg_simgrid *sim, hlg_time time, uint32_t kind, uint32_t index,
+                  uint32_t part);
+struct happening schedule_take(struct hlg_simgrid *sim);
+/* True if each entry is no earlier than its parent. */
+bool schedule_is_heap(const struct hlg_simgrid *sim);
+
+/* endpoint.c */
+extern const struct hlg_transport_ops endpoint_ops;
+int endpoint_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
+                  struct hlg_transport **out);
+void endpoint_query(const struct hlg_simgrid *sim, struct hlg_transport_caps *caps);
+/* The open endpoint of an address, or NULL. */
+struct endpoint *endpoint_find(struct hlg_simgrid *sim, const struct place *place);
+void endpoint_reset_peer(struct peer *peer);
+void endpoint_report(struct endpoint *e, const struct batch *b, uint32_t failed, int32_t status);
+void endpoint_on_peer(struct endpoint *e, uint32_t peer);
+void endpoint_on_kill(struct hlg_simgrid *sim, uint32_t node);
+
+/* batch.c */
+/* Pieces of a batch: at least 1. */
+uint32_t batch_pieces(const struct batch *b);
+/* Take `pieces` of a write from its cursor on. A batch must be free. */
+void batch_post(struct endpoint *e, const struct hlg_paged_write *w, uint32_t pieces);
+void batch_on_flow(struct hlg_simgrid *sim, uint32_t index);
+void batch_on_sent(struct hlg_simgrid *sim, uint32_t index);
+void batch_on_land(struct hlg_simgrid *sim, uint32_t index);
+void batch_on_done(struct hlg_simgrid *sim, uint32_t index);
+/* An endpoint is closed or dead: what it had under way is reported, and lands no more. */
+void batch_on_source_end(struct hlg_simgrid *sim, uint32_t slot);
+/* A node is dead: flows into it are over. */
+void batch_on_target_kill(struct hlg_simgrid *sim, uint32_t node);
+
+/* channel.c */
+extern const struct hlg_channel_ops channel_ops;
+void channel_on_frame(struct hlg_simgrid *sim, uint32_t pair, uint32_t side);
+void channel_on_end(struct hlg_simgrid *sim, uint32_t pair, uint32_t side);
+void channel_on_kill(struct hlg_simgrid *sim, uint32_t node);
+
+#endif

@@ -1,0 +1,197 @@
+// The one C++ file: SimGrid 3.32's C API has no asynchronous one-sided flow and lets its exceptions
+// through C frames. Nothing but sgx.h may call in here.
+#include "sgx.h"
+
+#include <array>
+#include <csignal>
+#include <cstdio>
+#include <set>
+#include <simgrid/s4u.hpp>
+#include <string>
+#include <vector>
+
+namespace sg = simgrid::s4u;
+
+namespace {
+
+sgx_platform shape;
+bool in_use = false;
+std::vector<sg::Host *> nics;
+std::vector<sg::CommPtr> flows;
+std::vector<sg::CommPtr>
+    over; // cancelled or ended, and kept for one run: nobody gets their address
+std::vector<uint32_t> ended;
+// Engine::run_until returns after the round in which this set is no longer empty: SimGrid asks no
+// more of it, and it is the only way out of the loop before its date (EngineImpl::run, 3.32).
+std::set<sg::Activity *> stop;
+char error[256] = "";
+
+template <typename Body> int guarded(Body body)
+{
+    try {
+        return body();
+    } catch (std::exception const &e) {
+        (void)std::snprintf(error, sizeof error, "%s", e.what());
+        return -1;
+    }
+}
+
+int fail(const char *sentence)
+{
+    (void)std::snprintf(error, sizeof error, "%s", sentence);
+    return -1;
+}
+
+// 3.32 reports some flows twice, and cancelled ones later: by then the number may be another's.
+void on_completion(sg::Activity const &activity)
+{
+    const auto number = reinterpret_cast<uintptr_t>(activity.get_data<void>());
+    if (number != 0 && number <= flows.size() && flows[number - 1].get() == &activity) {
+        over.push_back(std::move(flows[number - 1]));
+        ended.push_back(static_cast<uint32_t>(number - 1));
+        stop.insert(nullptr);
+    }
+}
+
+void attach(sg::NetZone *zone, uint32_t nic)
+{
+    const std::string name = "nic" + std::to_string(nic);
+    auto *host = zone->create_host(name, 1e9)->seal();
+    // No latency: CM02 would share by it. The transport adds it.
+    const auto *link = zone->create_split_duplex_link(name, shape.nic_bandwidth)->seal();
+    zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr,
+                    {{link, sg::LinkInRoute::Direction::UP}}, true);
+    nics.push_back(host);
+}
+
+void build()
+{
+    auto *root = sg::create_star_zone("fabric");
+    for (uint32_t nic = 0; shape.group_nics == 0 && nic < shape.nics; nic++) {
+        attach(root, nic);
+    }
+    for (uint32_t nic = 0; shape.group_nics != 0 && nic < shape.nics;) {
+        const std::string name = "group" + std::to_string(nic / shape.group_nics);
+        auto *zone = sg::create_star_zone(name)->set_parent(root);
+        for (uint32_t limit = nic + shape.group_nics; nic < limit && nic < shape.nics; nic++) {
+            attach(zone, nic);
+        }
+        auto *router = zone->create_router(name + "router");
+        zone->add_route(router, nullptr, nullptr, nullptr, std::vector<sg::LinkInRoute>{}, true);
+        zone->seal();
+        const auto *up = root->create_split_duplex_link(name + "up", shape.group_bandwidth)->seal();
+        root->add_route(zone->get_netpoint(), nullptr, router, nullptr,
+                        {{up, sg::LinkInRoute::Direction::UP}}, true);
+    }
+    root->seal();
+}
+
+// SimGrid takes these signals (3.32, measured), which are not a library's to take: put them back.
+constexpr std::array<int, 3> taken_signals = {SIGINT, SIGBUS, SIGSEGV};
+
+void start_engine()
+{
+    std::array<struct sigaction, taken_signals.size()> before;
+    for (size_t i = 0; i < before.size(); i++) {
+        (void)sigaction(taken_signals[i], nullptr, &before[i]);
+    }
+    static char arguments[][40] = {"halage", "--log=root.thresh:error", "--cfg=network/model:CM02",
+                                   "--cfg=network/crosstraffic:no", "--cfg=network/TCP-gamma:0"};
+    static char *argv[] = {arguments[0], arguments[1], arguments[2],
+                           arguments[3], arguments[4], nullptr};
+    int argc = 5;
+    auto *engine = new sg::Engine(&argc, argv); // SimGrid's singleton: it deletes itself at exit
+    for (size_t i = 0; i < before.size(); i++) {
+        (void)sigaction(taken_signals[i], &before[i], nullptr);
+    }
+    build();
+    engine->track_vetoed_activities(&stop);
+    sg::Activity::on_completion_cb(on_completion);
+}
+
+} // namespace
+
+extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
+{
+    return guarded([=] {
+        const bool first = nics.empty();
+        if (in_use) {
+            return fail("the process's one SimGrid engine is in use");
+        }
+        if (!first && (platform->nics != shape.nics || platform->group_nics != shape.group_nics ||
+                       platform->nic_bandwidth != shape.nic_bandwidth ||
+                       platform->group_bandwidth != shape.group_bandwidth)) {
+            return fail("a process has one SimGrid platform, and it is another: fork first");
+        }
+        shape = *platform;
+        flows.resize(flows_max);
+        if (first) {
+            start_engine();
+        }
+        in_use = true;
+        return 0;
+    });
+}
+
+extern "C" void sgx_close(void)
+{
+    flows.clear();
+    in_use = false;
+}
+
+extern "C" int sgx_flow(uint32_t flow, uint32_t source, uint32_t target, double bytes)
+{
+    return guarded([=] {
+        auto comm = sg::Comm::sendto_init();
+        comm->set_payload_size(static_cast<uint64_t>(bytes));
+        comm->set_data(reinterpret_cast<void *>(static_cast<uintptr_t>(flow) + 1));
+        comm->set_source(nics.at(source))->set_destination(nics.at(target)); // this starts it
+        flows.at(flow) = comm;
+        return 0;
+    });
+}
+
+extern "C" int sgx_cancel(uint32_t flow)
+{
+    return guarded([=] {
+        sg::CommPtr comm = flows.at(flow);
+        flows.at(flow) = nullptr;
+        over.push_back(comm);
+        comm->cancel();
+        return 0;
+    });
+}
+
+extern "C" int sgx_run(double when)
+{
+    return guarded([=] {
+        auto *engine = sg::Engine::get_instance();
+        ended.clear();
+        stop.clear();
+        std::vector<sg::CommPtr> before;
+        before.swap(over);
+        if (when < 0) {
+            engine->run();
+        }
+        // It stops anywhere within 10 us of the date (3.32): again, one round a call.
+        while (stop.empty() && when - sg::Engine::get_clock() > 1e-12) {
+            engine->run_until(when);
+        }
+        return static_cast<int>(ended.size());
+    });
+}
+
+extern "C" uint32_t sgx_ended(uint32_t index)
+{
+    return ended[index];
+}
+
+extern "C" double sgx_now(void)
+{
+    return sg::Engine::get_clock();
+}
+
+extern "C" const char *sgx_error(void)
+{
+    return error;
+}

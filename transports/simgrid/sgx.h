@@ -1,0 +1,50 @@
+/*
+ * SimGrid as plain C sees it: flows between NICs, and the engine's clock in seconds. All of it is
+ * callbacks of SimGrid's maestro; there are no actors. One engine a process. SimGrid's exceptions end
+ * here: a function that can fail returns -1 and leaves a sentence in sgx_error().
+ */
+#ifndef HALAGE_SIMGRID_SGX_H
+#define HALAGE_SIMGRID_SGX_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+struct sgx_platform {
+    uint32_t nics;
+    uint32_t group_nics;    /* NICs below one uplink; 0: a star without uplinks */
+    double nic_bandwidth;   /* bytes/s, each way */
+    double group_bandwidth; /* bytes/s of an uplink, each way */
+};
+
+/*
+ * Take the engine. The first call builds the platform; later ones, after sgx_close, must name an equal
+ * one, and the clock goes on. Flows are numbered 0 to flows_max - 1. Returns 0 or -1.
+ */
+int sgx_open(const struct sgx_platform *platform, uint32_t flows_max);
+void sgx_close(void);
+
+/* Start flow number `flow`, which must be free. Returns 0 or -1. */
+int sgx_flow(uint32_t flow, uint32_t source, uint32_t target, double bytes);
+
+/* End a flow; it is free, and never reported. Returns 0 or -1. */
+int sgx_cancel(uint32_t flow);
+
+/* Run until `when` (negative: no limit) or until flows end. Returns how many ended, or -1. */
+int sgx_run(double when);
+
+/* The index-th of the flows that ended in the last run, in the engine's order; it is free. */
+uint32_t sgx_ended(uint32_t index);
+
+double sgx_now(void);
+
+/* What went wrong last, one line. */
+const char *sgx_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

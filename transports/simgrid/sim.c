@@ -1,0 +1,360 @@
+/*
+ * The simulation itself: its clock, which is SimGrid's while flows are under way, the death of nodes
+ * and the trace.
+ */
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "internal.h"
+#include "sgx.h"
+
+void hlg_simgrid_config_default(struct hlg_simgrid_config *config)
+{
+    memset(config, 0, sizeof(*config));
+    config->seed = 1;
+    config->nodes = 2;
+    config->lanes = 1;
+    config->rails = 1;
+    config->nic_bandwidth = 50e9;
+    config->group_bandwidth = 400e9;
+    config->latency_ns = 2500;
+    config->frame_ns = 30000;
+    config->copy_bytes = true;
+    config->domains_max = 4;
+    config->peers_max = 16;
+    config->regions_max = 16;
+    config->writes_max = 256;
+    config->pieces_max = 65536;
+    config->peer_writes_max = 64;
+    config->peer_pieces_max = 16384;
+    config->cq_depth = 65536;
+    config->channels_max = 4;
+    config->frames_max = 64;
+    config->room_bytes = 1u << 20;
+    config->message_bytes_max = 1u << 20;
+    config->piece_bytes_max = 1u << 20;
+    config->stall_ns = 2 * HLG_NS_PER_S;
+}
+
+static bool bandwidth_is_sound(double bandwidth)
+{
+    return isfinite(bandwidth) && bandwidth >= 1;
+}
+
+static bool config_is_sound(const struct hlg_simgrid_config *c)
+{
+    return c->nodes != 0 && c->lanes != 0 && c->rails != 0 && c->domains_max != 0 &&
+           c->peers_max != 0 && c->regions_max != 0 && c->writes_max != 0 && c->pieces_max != 0 &&
+           c->peer_writes_max != 0 && c->peer_pieces_max != 0 && c->pieces_max <= c->cq_depth &&
+           c->frames_max != 0 && c->room_bytes != 0 && c->message_bytes_max != 0 &&
+           c->piece_bytes_max != 0 && c->piece_bytes_max <= UINT32_MAX && c->stall_ns != 0 &&
+           c->stall_ns <= UINT64_MAX / 1024 && c->latency_ns <= UINT64_MAX / 1024 &&
+           c->frame_ns <= UINT64_MAX / 1024 && c->op_ps <= UINT32_MAX &&
+           bandwidth_is_sound(c->nic_bandwidth) &&
+           (c->group_nodes == 0 || bandwidth_is_sound(c->group_bandwidth)) &&
+           c->group_nodes <= c->nodes;
+}
+
+/* SimGrid's clock in our nanoseconds. The thousandth makes up for what doubles lose. */
+static hlg_time engine_time(void)
+{
+    return (hlg_time)floor(sgx_now() * 1e9 + 1e-3);
+}
+
+static void query(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps)
+{
+    endpoint_query(((const struct node *)fabric)->sim, caps);
+}
+
+static hlg_time now(struct hlg_fabric *fabric)
+{
+    return ((const struct node *)fabric)->sim->now;
+}
+
+static void set_nodes(struct hlg_simgrid *sim)
+{
+    for (uint32_t index = 0; index < sim->config.nodes; index++) {
+        struct node *node = &sim->nodes[index];
+
+        node->fabric.open = endpoint_open;
+        node->fabric.query = query;
+        node->fabric.now = now;
+        node->fabric.rails = sim->config.rails;
+        node->sim = sim;
+        node->index = index;
+        node->alive = true;
+    }
+}
+
+static bool open_engine(struct hlg_simgrid *sim)
+{
+    const struct hlg_simgrid_config *c = &sim->config;
+    const struct sgx_platform platform = {
+        .nics = sim->nic_count,
+        .group_nics = c->group_nodes * (sim->nic_count / c->nodes),
+        .nic_bandwidth = c->nic_bandwidth,
+        .group_bandwidth = c->group_nodes == 0 ? 0 : c->group_bandwidth,
+    };
+
+    sim->engine = sgx_open(&platform, sim->batch_count) == 0;
+    return sim->engine;
+}
+
+static int refuse(int code, const char *sentence, char *error, size_t error_bytes)
+{
+    (void)snprintf(error, error_bytes, "%s", sentence);
+    return code;
+}
+
+int hlg_simgrid_create(const struct hlg_simgrid_config *config, struct hlg_simgrid **out,
+                       char *error, size_t error_bytes)
+{
+    struct hlg_simgrid *sim;
+
+    if (!config_is_sound(config)) {
+        return refuse(-HLG_EINVAL, "a number of the configuration is out of range", error,
+                      error_bytes);
+    }
+    sim = calloc(1, sizeof(*sim));
+    if (sim == NULL) {
+        return refuse(-HLG_ENOMEM, "no memory", error, error_bytes);
+    }
+    sim->config = *config;
+    sim->rng = hlg_rng_seed(config->seed);
+    sim->hash = 0xcbf29ce484222325ull;
+    if (!memory_take(sim)) {
+        hlg_simgrid_destroy(sim);
+        return refuse(-HLG_ENOMEM, "no memory for the simulation's tables", error, error_bytes);
+    }
+    set_nodes(sim);
+    if (!open_engine(sim)) {
+        hlg_simgrid_destroy(sim);
+        return refuse(-HLG_EIO, sgx_error(), error, error_bytes);
+    }
+    sim->now = engine_time();
+    *out = sim;
+    return 0;
+}
+
+void hlg_simgrid_destroy(struct hlg_simgrid *sim)
+{
+    if (sim == NULL) {
+        return;
+    }
+    for (uint32_t index = 0; sim->engine && index < sim->batch_count; index++) {
+        if (sim->batches[index].state == BATCH_FLOW) {
+            (void)sgx_cancel(index);
+        }
+    }
+    if (sim->engine) {
+        sgx_close();
+    }
+    memory_free(sim);
+    free(sim);
+}
+
+struct hlg_fabric *hlg_simgrid_fabric(struct hlg_simgrid *sim, uint32_t node)
+{
+    HLG_ASSERT(node < sim->config.nodes);
+    return &sim->nodes[node].fabric;
+}
+
+static void mix(struct hlg_simgrid *sim, uint64_t word)
+{
+    sim->hash = (sim->hash ^ word) * 0x100000001b3ull;
+    sim->hash ^= sim->hash >> 32;
+}
+
+/* FNV-1a by words, folded so that high bits reach the low ones. */
+void sim_trace(struct hlg_simgrid *sim, uint64_t kind, uint64_t a, uint64_t b, uint64_t c)
+{
+    mix(sim, kind);
+    mix(sim, sim->now);
+    mix(sim, a);
+    mix(sim, b);
+    mix(sim, c);
+}
+
+uint64_t hlg_simgrid_trace_hash(const struct hlg_simgrid *sim)
+{
+    return sim->hash;
+}
+
+void hlg_simgrid_kill(struct hlg_simgrid *sim, uint32_t index)
+{
+    HLG_ASSERT(index < sim->config.nodes);
+    if (!sim->nodes[index].alive) {
+        return;
+    }
+    sim->nodes[index].alive = false;
+    sim_trace(sim, HAPPENING_KILL, index, 0, 0);
+    endpoint_on_kill(sim, index);
+    batch_on_target_kill(sim, index);
+    channel_on_kill(sim, index);
+}
+
+void hlg_simgrid_restart(struct hlg_simgrid *sim, uint32_t index)
+{
+    HLG_ASSERT(index < sim->config.nodes && !sim->nodes[index].alive);
+    sim->nodes[index].alive = true;
+}
+
+bool hlg_simgrid_alive(const struct hlg_simgrid *sim, uint32_t node)
+{
+    HLG_ASSERT(node < sim->config.nodes);
+    return sim->nodes[node].alive;
+}
+
+hlg_time hlg_simgrid_now(const struct hlg_simgrid *sim)
+{
+    return sim->now;
+}
+
+static void perform(struct hlg_simgrid *sim, const struct happening *h)
+{
+    switch ((enum happening_kind)h->kind) {
+    case HAPPENING_SENT:
+        batch_on_sent(sim, h->index);
+        return;
+    case HAPPENING_LAND:
+        batch_on_land(sim, h->index);
+        return;
+    case HAPPENING_DONE:
+        batch_on_done(sim, h->index);
+        return;
+    case HAPPENING_PEER:
+        endpoint_on_peer(&sim->endpoints[h->index], h->part);
+        return;
+    case HAPPENING_FRAME:
+        channel_on_frame(sim, h->index, h->part);
+        return;
+    case HAPPENING_END:
+        channel_on_end(sim, h->index, h->part);
+        return;
+    case HAPPENING_FLOW:
+    case HAPPENING_KILL:
+        break;
+    }
+    hlg_unreachable();
+}
+
+/* Run SimGrid to `limit` or to the next end of flows. Returns how many ended. */
+static uint32_t run_engine(struct hlg_simgrid *sim, hlg_time limit)
+{
+    const int ended = sgx_run(limit == HLG_TIME_NEVER ? -1.0 : (double)limit * 1e-9);
+    hlg_time time;
+
+    HLG_ASSERT(ended >= 0 && (ended > 0 || limit != HLG_TIME_NEVER));
+    if (ended == 0) {
+        return 0;
+    }
+    time = hlg_min_time(engine_time(), limit);
+    sim->now = time > sim->now ? time : sim->now;
+    for (uint32_t index = 0; index < (uint32_t)ended; index++) {
+        batch_on_flow(sim, sgx_ended(index));
+    }
+    return (uint32_t)ended;
+}
+
+/* Perform the next happening, or the flows that end together, if due by `limit`. Returns how many. */
+static uint32_t advance(struct hlg_simgrid *sim, hlg_time limit)
+{
+    const hlg_time next = sim->heap_count == 0 ? HLG_TIME_NEVER : sim->heap[0].time;
+
+    if (sim->flows > 0 && next > sim->now) {
+        const uint32_t ended = run_engine(sim, hlg_min_time(next, limit));
+
+        if (ended > 0) {
+            return ended;
+        }
+    }
+    if (sim->heap_count == 0 || next > limit) {
+        return 0;
+    }
+
+    const struct happening happening = schedule_take(sim);
+
+    HLG_ASSERT(happening.time >= sim->now);
+    sim->now = happening.time;
+    perform(sim, &happening);
+    return 1;
+}
+
+bool hlg_simgrid_step(struct hlg_simgrid *sim)
+{
+    return advance(sim, HLG_TIME_NEVER) > 0;
+}
+
+uint64_t hlg_simgrid_advance_to(struct hlg_simgrid *sim, hlg_time when)
+{
+    uint64_t count = 0;
+    uint32_t performed;
+
+    HLG_ASSERT(when >= sim->now && when != HLG_TIME_NEVER);
+    do {
+        performed = advance(sim, when);
+        count += performed;
+    } while (performed > 0);
+    sim->now = when;
+    return count;
+}
+
+/* True if the windows and counts of one endpoint are those of its batches and reports. */
+static bool endpoint_adds_up(const struct hlg_simgrid *sim, const struct endpoint *e)
+{
+    uint64_t pieces = 0;
+    uint64_t writes = 0;
+    uint64_t windows = 0;
+
+    for (uint32_t index = 0; index < sim->batch_count; index++) {
+        const struct batch *b = &sim->batches[index];
+
+        if (b->state != BATCH_FREE && b->state != BATCH_LOST && b->source == e->self.slot) {
+            pieces += batch_pieces(b);
+            writes++;
+        }
+    }
+    for (uint32_t index = 0; index < sim->config.peers_max; index++) {
+        windows += e->peers[index].writes;
+    }
+    if (windows != writes) {
+        return false;
+    }
+    for (uint32_t entry = 0; entry < e->done_count; entry++) {
+        const struct done_entry *done = &e->dones[(e->done_head + entry) % sim->config.writes_max];
+
+        pieces += (uint64_t)done->done + done->failed;
+        writes += done->writes;
+    }
+    return pieces == e->pieces && writes == e->writes;
+}
+
+int hlg_simgrid_check(const struct hlg_simgrid *sim)
+{
+    uint32_t used = 0;
+    uint32_t flows = 0;
+
+    for (uint32_t index = 0; index < sim->batch_count; index++) {
+        used += sim->batches[index].state != BATCH_FREE;
+        flows += sim->batches[index].state == BATCH_FLOW;
+    }
+    if (used + sim->batch_free_count != sim->batch_count) {
+        return 1;
+    }
+    if (flows != sim->flows) {
+        return 2;
+    }
+    if (!schedule_is_heap(sim)) {
+        return 3;
+    }
+    for (uint32_t slot = 0; slot < sim->endpoint_count; slot++) {
+        const struct endpoint *e = &sim->endpoints[slot];
+
+        if (e->state != ENDPOINT_FREE && !endpoint_adds_up(sim, e)) {
+            return 4;
+        }
+    }
+    return 0;
+}
