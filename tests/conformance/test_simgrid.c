@@ -81,7 +81,9 @@ static void world_open(struct world *w, const struct hlg_simgrid_config *config)
     }
 }
 
-static void post(struct world *w, uint32_t source, uint32_t target, uint32_t pieces, uint32_t bytes)
+/* Returns what write said. */
+static int64_t offer(struct world *w, uint32_t source, uint32_t target, uint32_t pieces,
+                     uint32_t bytes)
 {
     struct hlg_transport *t = w->nodes[source];
     struct hlg_mem_export export;
@@ -101,7 +103,12 @@ static void post(struct world *w, uint32_t source, uint32_t target, uint32_t pie
         .count = 1,
         .piece_limit = pieces,
     };
-    HLG_ASSERT(t->ops->write(t, &write) == pieces);
+    return t->ops->write(t, &write);
+}
+
+static void post(struct world *w, uint32_t source, uint32_t target, uint32_t pieces, uint32_t bytes)
+{
+    HLG_ASSERT(offer(w, source, target, pieces, bytes) == pieces);
     w->expected[target] += pieces;
     w->posted[source] += pieces;
 }
@@ -373,6 +380,84 @@ static void equal_calls_give_equal_traces(void **state)
     assert_true(a.failed > 0);
 }
 
+static void play_held(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+    struct hlg_transport_event event;
+
+    world_config(&config, 3);
+    config.pieces_max = 64;
+    config.cq_depth = 64;
+    world_open(&w, &config);
+    post(&w, 0, 2, 40, 1000);
+    post(&w, 1, 2, 40, 1000);
+    (void)hlg_simgrid_advance_to(w.sim, hlg_simgrid_now(w.sim) + HLG_NS_PER_MS);
+    look(&w, 0);
+    look(&w, 1);
+    result->codes[0] = (int32_t)w.posted[0];
+    result->codes[1] = (int32_t)w.posted[1];
+    HLG_ASSERT(w.nodes[2]->ops->poll(w.nodes[2], &event, 1) == 1);
+    HLG_ASSERT(event.kind == HLG_TRANSPORT_IMM && event.imm.immediates == 40);
+    w.expected[2] -= event.imm.pieces;
+    HLG_ASSERT(w.nodes[2]->ops->poll(w.nodes[2], &event, 1) == 0);
+    run(&w);
+}
+
+/* Two times 40 immediates for a queue of 64: those of one write wait until the target polls, and
+ * its DONE_WRITE with them. */
+static void a_full_queue_holds_immediates_back(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_held, &result);
+    assert_int_equal(result.codes[0] + result.codes[1], 40);
+    assert_int_equal(result.failed, 0);
+    assert_true(result.arrived[2] >= HLG_NS_PER_MS);
+    assert_true(result.done[0] > 0 && result.done[1] > 0);
+}
+
+static void play_silent(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+    struct hlg_transport_event event;
+
+    world_config(&config, 2);
+    config.pieces_max = 64;
+    config.cq_depth = 64;
+    config.peer_pieces_max = 40;
+    config.stall_ns = HLG_NS_PER_MS;
+    world_open(&w, &config);
+    post(&w, 0, 1, 40, 1000);
+    (void)hlg_simgrid_advance_to(w.sim, hlg_simgrid_now(w.sim) + HLG_NS_PER_MS);
+    look(&w, 0);
+    post(&w, 0, 1, 40, 1000); /* held: the target has not polled */
+    result->codes[0] = (int32_t)offer(&w, 0, 1, 1, 1000);
+    (void)hlg_simgrid_advance_to(w.sim, hlg_simgrid_now(w.sim) + HLG_NS_PER_MS - 1);
+    result->codes[1] = w.nodes[0]->ops->poll(w.nodes[0], &event, 1);
+    (void)hlg_simgrid_advance_to(w.sim, hlg_simgrid_now(w.sim) + 1);
+    result->codes[2] = w.nodes[0]->ops->poll(w.nodes[0], &event, 1);
+    HLG_ASSERT(event.kind == HLG_TRANSPORT_PEER_DOWN && event.peer == 1);
+    run(&w);
+}
+
+/* A full window is a refusal, and after stall_ns, not before, the peer is down; what it took still
+ * completes when it polls at last. */
+static void a_peer_that_never_polls_goes_down(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_silent, &result);
+    assert_int_equal(result.codes[0], 0);
+    assert_int_equal(result.codes[1], 0);
+    assert_int_equal(result.codes[2], 1);
+    assert_int_equal(result.failed, 0);
+    assert_true(result.arrived[1] > 0 && result.done[0] > 0);
+}
+
 static void play_second(struct result *result)
 {
     struct hlg_simgrid_config config;
@@ -417,6 +502,8 @@ int main(void)
         cmocka_unit_test(incast_shares_fairly),
         cmocka_unit_test(groups_share_their_uplink),
         cmocka_unit_test(equal_calls_give_equal_traces),
+        cmocka_unit_test(a_full_queue_holds_immediates_back),
+        cmocka_unit_test(a_peer_that_never_polls_goes_down),
         cmocka_unit_test(a_process_has_one_engine),
     };
 
