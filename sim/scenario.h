@@ -192,6 +192,16 @@ void sim_scenario_fini(struct sim_scenario *scenario);
 int sim_scenario_check(const struct sim_scenario *scenario, uint64_t kv_tokens[2], char *text,
                        size_t capacity);
 
+/* For all who need the same of an engine: its cost model; KV tokens of a DP rank, those that the
+ * scenario says or those that fit; its KV layout with page counts for so many tokens. Each returns 0 or
+ * an error with a sentence. Release the cost with sim_cost_destroy(). */
+int sim_scenario_cost(const struct sim_scenario *scenario, const struct sim_engine *engine,
+                      struct sim_cost **cost, char *text, size_t capacity);
+int sim_scenario_kv_tokens(const struct sim_engine *engine, const struct sim_cost *cost,
+                           uint64_t *tokens, char *text, size_t capacity);
+int sim_scenario_layout(const struct sim_scenario *scenario, const struct sim_engine *engine,
+                        uint64_t kv_tokens, struct hlg_layout *layout, char *text, size_t capacity);
+
 /* Digest over all fields that a run depends on. */
 uint64_t sim_scenario_digest(const struct sim_scenario *scenario);
 

@@ -181,6 +181,8 @@ const struct sim_key sim_keys[] = {
     SHAPE("shared_experts", shared_experts, 256, "that every token goes through"),
     SHAPE("moe_inter", moe_inter, 1 << 20, "width of an expert"),
     SHAPE("vocab", vocab, 1 << 24, "tokens of the vocabulary"),
+    BOOL("model.tied", model.is_embedding_shared, .flags = SIM_KEY_DERIVED,
+         COMMENT("output head and input embedding are one matrix")),
     SHAPE("mtp_layers", mtp_layers, 16, "for multi-token prediction"),
     SHAPE("max_context", max_context, HLG_TOKENS_MAX, "tokens of prompt and answer"),
     SHAPE("window_layers", window_layers, HLG_LAYERS_MAX, "that attend to a window only"),
