@@ -2,6 +2,7 @@
 #include "scenario.h"
 #include "scenario_key.h"
 #include "scenario_path.h"
+#include "yaml_file.h"
 
 #include <halage/plan.h>
 #include <halage/refusal.h>
@@ -26,7 +27,7 @@ __attribute__((format(printf, 3, 4))) static int refuse(const struct check *chec
 {
     const struct sim_scenario *const scenario = check->scenario;
     const bool named = scenario->path[0] != '\0';
-    const uint32_t line = named ? sim_yaml_line(scenario->path, key) : 0;
+    const uint32_t line = named ? yaml_file_line(scenario->path, key) : 0;
     char sentence[SENTENCE_BYTES];
     char place[32] = "";
     va_list arguments;

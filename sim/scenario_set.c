@@ -2,6 +2,7 @@
 #include "scenario_key.h"
 #include "scenario_path.h"
 #include "workload_trace.h"
+#include "yaml_file.h"
 
 #include <halage/base.h>
 
@@ -19,7 +20,7 @@ int sim_key_refuse(const struct sim_key_source *source, const char *path, const 
                    const char *remedy, char *text, size_t capacity)
 {
     char place[32] = "";
-    const uint32_t line = source->file == NULL ? 0 : sim_yaml_line(source->file, path);
+    const uint32_t line = source->file == NULL ? 0 : yaml_file_line(source->file, path);
     if (line != 0) {
         (void)snprintf(place, sizeof place, "line %" PRIu32 ": ", line);
     }
