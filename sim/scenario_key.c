@@ -10,7 +10,7 @@ static const char *const attention_words[] = {"gqa", "mla", NULL};
 static const char *const dtype_words[] = {"bf16", "fp8", "fp4", "mxfp4", NULL};
 static const char *const arrangement_words[] = {"HND", "NHD", NULL};
 static const char *const policy_words[] = {"reserve", "grow", NULL};
-static const char *const routing_words[] = {"round_robin", "random", "least_loaded", "prefix",
+static const char *const routing_words[] = {"round-robin", "random", "least-loaded", "prefix",
                                             NULL};
 static const char *const source_words[] = {"drawn", "trace", "servegen", NULL};
 static const char *const arrivals_words[] = {"poisson", "gamma", "fixed", "bursts", "closed", NULL};
@@ -239,9 +239,9 @@ const struct sim_key sim_keys[] = {
          COMMENT("one flow a page instead of a batch, for comparison; slow")),
 
     WORD("routing.prefill", prefill_routing, routing_words,
-         COMMENT("round_robin, random, least_loaded, prefix; of colocated nodes too")),
+         COMMENT("round-robin, random, least-loaded, prefix; of colocated nodes too")),
     WORD("routing.decode", decode_routing, routing_words, COMMENT("likewise")),
-    REAL("routing.load_weight", routing_load_weight, SIM_UNIT_NONE, 0, 1e6,
+    REAL("routing.load_weight", routing_load_weight, SIM_UNIT_NONE, 0, 1e9,
          COMMENT("prefix: cached tokens less so many times the open ones")),
 
     WORD("traffic.source", traffic.kind, source_words,
