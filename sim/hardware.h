@@ -9,26 +9,34 @@
 
 struct sim_gpu {
     char name[32];
-    double bf16_flops; /* dense */
+    double bf16_flops; /* dense, as the next two */
     double fp8_flops;  /* 0: none */
-    double fp4_flops;
+    double fp4_flops;  /* 0: none */
     double hbm_bandwidth;
     uint64_t hbm_bytes;
     double scaleup_bandwidth; /* each way, NVLink or what stands for it */
-    double pcie_bandwidth;
+    double pcie_bandwidth;    /* each way */
     const char *source;
 };
 
 /*
- * A kind of NIC, in the three constants that the published tables fix (docs/simulation.md):
- *   a batch of n pieces takes max(bytes / bandwidth, n * op) + base.
+ * A kind of NIC. Three constants fix its times: a write, or writes posted together, of n pieces takes
+ *
+ *   max(bytes / bandwidth, n * op) + 2 * latency
+ *
+ * from posting to completion at the source, and one latency less until the bytes are there. That is
+ * what the simgrid transport does when it is given the same constants; tests/accuracy/test_nic.c holds
+ * formula, transport and published figures together.
+ *
+ * Not modelled unless a scenario says so: what other traffic takes (background_ppm, 0), and that GPUs
+ * at work slow their NICs down (busy_factor, 1). No public figure fixes either.
  */
 struct sim_nic {
     char name[32];
     double bandwidth;        /* bytes/s, each way, achieved by bulk writes */
-    double line_rate;        /* bytes/s, nominal */
+    double line_rate;        /* bytes/s, nominal: for reports alone */
     uint64_t op_ps;          /* picoseconds of the NIC for one piece */
-    hlg_time latency_ns;     /* one way, of a write, with its posting */
+    hlg_time latency_ns;     /* one way, of a write, half of its posting in it */
     uint32_t pieces_max;     /* queue depth: pieces under way at one NIC */
     uint32_t background_ppm; /* share of the bandwidth that other traffic takes: default 0 */
     double busy_factor;      /* time of each piece on a busy GPU against an idle one: default 1 */
@@ -37,7 +45,7 @@ struct sim_nic {
 
 struct sim_node_preset {
     char name[32];
-    const char *gpu;
+    const char *gpu; /* of the catalogue, as the next */
     const char *nic;
     uint32_t gpus;
     uint32_t nics_per_gpu;
@@ -52,7 +60,14 @@ const struct sim_nic *sim_nic_find(const char *name);
 const struct sim_node_preset *sim_node_preset_at(uint32_t index);
 const struct sim_node_preset *sim_node_preset_find(const char *name);
 
-/* Time of a batch of `pieces` pieces of `bytes` each on an idle NIC, from post to completion. */
+/* Whether the numbers can be a NIC. Returns 0, or -HLG_EINVAL with a sentence in text [capacity]. */
+int sim_nic_check(const struct sim_nic *nic, char *text, size_t capacity);
+
+/* What a transport is to be given: bandwidth less the background, time of a piece on a busy GPU. */
+double sim_nic_bandwidth(const struct sim_nic *nic);
+uint64_t sim_nic_op_ps(const struct sim_nic *nic);
+
+/* Time of `pieces` pieces of `bytes` each, alone on its NIC, from posting to completion. */
 double sim_nic_batch_ns(const struct sim_nic *nic, uint64_t pieces, uint64_t bytes);
 
 #endif

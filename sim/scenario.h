@@ -124,12 +124,16 @@ enum sim_trace_kind {
 struct sim_traffic {
     enum sim_trace_kind kind;
     struct sim_workload_config drawn; /* its cdfs point into `cdfs` */
-    struct sim_cdf *cdfs[2];          /* prompt, output; owned */
+    struct sim_cdf *cdfs[2];          /* prompt, output; owned; NULL unless empirical */
+    char cdf_path[2][SIM_PATH_MAX];   /* whence: "" for none */
     char format[16];                  /* of a trace: azure, mooncake, ... */
     char path[SIM_PATH_MAX];
-    char lengths_path[SIM_PATH_MAX]; /* servegen */
-    uint32_t count_max;              /* 0: all */
-    double speed;                    /* a trace's time runs so much faster: 1 */
+    char lengths_path[SIM_PATH_MAX]; /* servegen, as the next three; `path` then has the rates */
+    hlg_time begin_ns; /* windows that begin in [begin, limit) are taken: whole seconds */
+    hlg_time limit_ns;
+    hlg_time period_ns; /* a row of rates holds so long */
+    uint32_t count_max; /* of a trace; 0: all */
+    double speed;       /* a trace's time runs so much faster: 1 */
 };
 
 struct sim_measure {
@@ -148,6 +152,8 @@ struct sim_scenario {
     char question[256]; /* that it answers */
     char path[SIM_PATH_MAX];
     uint64_t seed;
+    char node[32];             /* preset that hardware came from; "": none */
+    char config[SIM_PATH_MAX]; /* Hugging Face file that the model came from; "": the catalogue */
     struct sim_model model;
     enum sim_serving serving;
     struct sim_prefill prefill;     /* disaggregated */
