@@ -13,12 +13,12 @@ static void engine_line(FILE *file, const char *role, uint32_t nodes,
 {
     (void)fprintf(file,
                   "  %s: %" PRIu32 " x %" PRIu32 " %s, tp %" PRIu32 " dp %" PRIu32 " ep %" PRIu32
-                  ", weights %s, kv %s; %" PRIu64 " KV tokens a rank%s\n",
+                  ", weights %s, kv %s\n",
                   role, nodes, engine->gpus, engine->gpu, engine->tp, engine->dp, engine->ep,
-                  sim_dtype_name(engine->weights), sim_dtype_name(engine->kv), kv_tokens,
-                  engine->kv_tokens != 0 ? " (given)" : "");
-    (void)fprintf(file, "    engine %s %s, calibration %s\n", basis->engine,
-                  engine->version[0] != '\0' ? engine->version : "-", basis->id);
+                  sim_dtype_name(engine->weights), sim_dtype_name(engine->kv));
+    (void)fprintf(file, "    %s %s, calibration %s; %" PRIu64 " KV tokens a rank%s\n",
+                  basis->engine, engine->version[0] != '\0' ? engine->version : "(its version)",
+                  basis->id, kv_tokens, engine->kv_tokens != 0 ? " (given)" : "");
     if (basis->extrapolated) {
         (void)fprintf(file, "    EXTRAPOLATED: %s\n", basis->why);
     }
@@ -157,22 +157,24 @@ static void slo(FILE *file, const struct sim_scenario *scenario, const struct si
         (void)fprintf(file, "%s TPOT <= %.6g ms", scenario->measure.slo_ttft_ns > 0 ? "," : "",
                       scenario->measure.slo_tpot_ns / ms);
     }
-    (void)fprintf(file, ": met by %.2f %% (95 %%: %.2f to %.2f %%) of the measured requests\n",
+    (void)fprintf(file, ": met by %.2f %% of requests (95 %%: %.2f to %.2f %%)\n",
                   100 * m->slo_share, 100 * m->slo_low, 100 * m->slo_high);
 }
 
 static void verdict(FILE *file, const struct sim_run *run, const struct sim_metrics *m)
 {
     (void)fprintf(file,
-                  "measured    %" PRIu32 " requests: %" PRIu32 " finished, %" PRIu32
-                  " unfinished, %" PRIu32 " failed, %" PRIu32 " refused; %" PRIu32 " preemptions\n",
+                  "measured    %" PRIu32 ": %" PRIu32 " finished, %" PRIu32 " unfinished, %" PRIu32
+                  " failed, %" PRIu32 " refused; %" PRIu32 " preemptions\n",
                   m->requests, m->finished, m->unfinished, m->failed, m->refused, m->preemptions);
     (void)fprintf(file, "limit       %s", m->limit);
     if (m->waiting_share > 0) {
-        (void)fprintf(file,
-                      "; requests wait for room %.0f %% of the time: %s-limited at b=%.1f a node",
-                      100 * m->waiting_share, strstr(m->limit, "slots") != NULL ? "slot" : "KV",
-                      m->waiting_held);
+        (void)fprintf(file, "; requests wait for pages or a slot %.0f %% of the time",
+                      100 * m->waiting_share);
+    }
+    if (strstr(m->limit, "KV") != NULL || strstr(m->limit, "slots") != NULL) {
+        (void)fprintf(file, ": %s-limited at b=%.1f a node",
+                      strstr(m->limit, "KV") != NULL ? "KV" : "slot", m->waiting_held);
     }
     (void)fputc('\n', file);
     if (m->overloaded) {

@@ -31,20 +31,19 @@ static json_t *boolean(bool value)
 
 static json_t *summary(const struct sim_summary *s)
 {
-    return json_pack("{sI sI so so so so so so so so sI sb sb sb sb}", "count",
-                     (json_int_t)s->count, "open_count", (json_int_t)s->open_count, "mean",
-                     s->mean_count == 0 ? json_null() : real(s->mean), "low",
-                     s->batches == 0 ? json_null() : real(s->low), "high",
-                     s->batches == 0 ? json_null() : real(s->high), "p50",
-                     s->count == 0 ? json_null() : real(s->p50), "p90",
-                     s->count == 0 ? json_null() : real(s->p90), "p99",
-                     s->count == 0 ? json_null() : real(s->p99), "max",
-                     s->count == 0 ? json_null() : real(s->max), "open",
-                     s->count == 0
-                         ? json_null()
-                         : json_pack("[bbbb]", s->p50_open, s->p90_open, s->p99_open, s->max_open),
-                     "batches", (json_int_t)s->batches, "wide", s->wide, "correlated",
-                     s->correlated, "any_open", s->open, "empty", s->count == 0);
+    return json_pack(
+        "{sI sI so so so so so so so so sI sb sb}", "count", (json_int_t)s->count, "open_count",
+        (json_int_t)s->open_count, "mean", s->mean_count == 0 ? json_null() : real(s->mean), "low",
+        s->batches == 0 ? json_null() : real(s->low), "high",
+        s->batches == 0 ? json_null() : real(s->high), "p50",
+        s->count == 0 ? json_null() : real(s->p50), "p90",
+        s->count == 0 ? json_null() : real(s->p90), "p99",
+        s->count == 0 ? json_null() : real(s->p99), "max",
+        s->count == 0 ? json_null() : real(s->max), "lower_bound",
+        s->count == 0 ? json_null()
+                      : json_pack("{sb sb sb sb}", "p50", s->p50_open, "p90", s->p90_open, "p99",
+                                  s->p99_open, "max", s->max_open),
+        "batches", (json_int_t)s->batches, "wide", s->wide, "correlated", s->correlated);
 }
 
 static json_t *basis(const struct sim_cost_basis *b, const char *version)
