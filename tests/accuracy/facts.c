@@ -23,6 +23,9 @@ double fact_error_percent(const struct fact *fact)
 static void cut(char *line, char *fields[FIELDS])
 {
     uint32_t count = 0;
+    for (uint32_t i = 0; i < FIELDS; i++) {
+        fields[i] = line;
+    }
     line[strcspn(line, "\n")] = '\0';
     for (char *at = line; at != NULL; count++) {
         char *const end = strchr(at, '\t');
@@ -53,7 +56,7 @@ uint32_t facts_each(void (*row)(void *context, char *const fields[9]), void *con
     assert_non_null(fgets(line, sizeof line, in));
     assert_string_equal(line, FACT_HEADER "\n");
     while (fgets(line, sizeof line, in) != NULL) {
-        char *fields[FIELDS] = {NULL};
+        char *fields[FIELDS];
         cut(line, fields);
         row(context, fields);
         count++;
@@ -70,11 +73,14 @@ struct search {
 /* One unit of the last of four digits that predictions are printed with. */
 static double unit_of(double value)
 {
+    double rest = fabs(value);
     double unit = 1e-3;
-    for (double rest = fabs(value); rest >= 10; rest /= 10) {
+    while (rest >= 10) {
+        rest /= 10;
         unit *= 10;
     }
-    for (double rest = fabs(value); rest < 1 && rest > 0; rest *= 10) {
+    while (rest < 1 && rest > 0) {
+        rest *= 10;
         unit /= 10;
     }
     return unit;

@@ -53,7 +53,7 @@ static double residuals(const struct problem *p, const double *x, double *r)
 static void find_step(const struct problem *p, const double *x, const double *r, double damping,
                       double *step)
 {
-    double slopes[FIT_CONSTANTS_MAX][FIT_POINTS_MAX];
+    double slopes[FIT_CONSTANTS_MAX][FIT_POINTS_MAX] = {{0}};
     matrix m = {{0}};
     for (uint32_t k = 0; k < p->count; k++) {
         double moved[FIT_CONSTANTS_MAX];
@@ -83,16 +83,16 @@ double fit_relative(double (*predict)(const void *context, const double *x, uint
                     const double *measured, double *constants, uint32_t count)
 {
     const struct problem p = {predict, context, points, point_count, measured, count};
-    double r[FIT_POINTS_MAX];
+    double r[FIT_POINTS_MAX] = {0};
     double damping = 1e-2;
     HLG_ASSERT(count >= 1 && count <= FIT_CONSTANTS_MAX);
     HLG_ASSERT(point_count >= 1 && point_count <= FIT_POINTS_MAX);
 
     double best = residuals(&p, constants, r);
     for (uint32_t round = 0; round < ROUNDS; round++) {
-        double step[FIT_CONSTANTS_MAX];
+        double step[FIT_CONSTANTS_MAX] = {0};
         double moved[FIT_CONSTANTS_MAX];
-        double tried[FIT_POINTS_MAX];
+        double tried[FIT_POINTS_MAX] = {0};
         find_step(&p, constants, r, damping, step);
         for (uint32_t k = 0; k < count; k++) {
             moved[k] = constants[k] * (1 + fmax(-CHANGE_MAX, fmin(CHANGE_MAX, step[k])));
