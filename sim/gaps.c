@@ -18,7 +18,7 @@ double sim_gap_bucket_ns(uint32_t bucket)
     return 1000.0 * (double)(1ull << (bucket / 8)) * eighths[bucket % 8];
 }
 
-static uint32_t bucket_of(hlg_time gap_ns)
+uint32_t sim_gap_bucket(hlg_time gap_ns)
 {
     uint32_t low = 0;
     uint32_t limit = SIM_GAP_BUCKETS;
@@ -37,7 +37,7 @@ static uint32_t bucket_of(hlg_time gap_ns)
 
 void sim_gaps_add(struct sim_gaps *gaps, hlg_time gap_ns, uint64_t count)
 {
-    gaps->count[bucket_of(gap_ns)] += count;
+    gaps->count[sim_gap_bucket(gap_ns)] += count;
     gaps->sum_ns += (double)gap_ns * (double)count;
 }
 

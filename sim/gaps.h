@@ -21,6 +21,9 @@ void sim_gaps_add(struct sim_gaps *gaps, hlg_time gap_ns, uint64_t count);
 /* Add what `other` has counted. */
 void sim_gaps_merge(struct sim_gaps *gaps, const struct sim_gaps *other);
 
+/* The bucket that counts a gap. */
+uint32_t sim_gap_bucket(hlg_time gap_ns);
+
 /* Lower edge of a bucket, in nanoseconds; `bucket` <= SIM_GAP_BUCKETS. */
 double sim_gap_bucket_ns(uint32_t bucket);
 
