@@ -38,6 +38,7 @@ struct join {
     uint32_t rank;
     uint32_t context;
     uint32_t output;
+    hlg_time leave; /* after `at`; 0: stays */
 };
 
 struct world {
@@ -121,7 +122,7 @@ static void draw_world(struct hlg_rng *rng, struct world *world)
         at += hlg_rng_below(rng, 4) == 0 ? 0 : hlg_rng_below(rng, 20000);
         world->joins[i] = (struct join){at, (uint32_t)hlg_rng_below(rng, world->ranks),
                                         (uint32_t)hlg_rng_below(rng, 200),
-                                        (uint32_t)hlg_rng_between(rng, 1, 150)};
+                                        (uint32_t)hlg_rng_between(rng, 1, 150), 0};
     }
 }
 
@@ -154,11 +155,22 @@ static void run(const struct world *world, struct hlg_rng *rng, bool before, str
         hlg_time join = joined < world->join_count ? world->joins[joined].at : HLG_TIME_NEVER;
         hlg_time next = hlg_min_time(sim_batch_next(batch), join);
 
+        for (uint32_t i = 0; i < joined; i++) {
+            next = world->joins[i].leave > now ? hlg_min_time(next, world->joins[i].leave) : next;
+        }
         if (rng != NULL && next > now && hlg_rng_below(rng, 3) == 0) {
             next = now + hlg_rng_below(rng, next - now);
         }
         assert_true(next >= now);
         now = next;
+        for (uint32_t i = 0; i < joined; i++) {
+            if (world->joins[i].leave != 0 &&
+                world->joins[i].leave == now) { /* before what else happens then */
+                sim_batch_leave(batch, now, i);
+                room.free[world->joins[i].rank] += room.held[i];
+                room.held[i] = 0;
+            }
+        }
         if (before || now < join) {
             take(batch, now, rng != NULL ? (uint32_t)hlg_rng_between(rng, 1, 4) : 8, log);
         }
@@ -295,6 +307,22 @@ static hlg_time model_price(const struct model *model)
                       0.5);
 }
 
+/* Who has left is gone. */
+static void model_leave(struct model *model)
+{
+    for (uint32_t i = 0; i < model->world->join_count; i++) {
+        struct model_sequence *s = &model->sequences[i];
+
+        if (!s->over && model->world->joins[i].leave != 0 &&
+            model->world->joins[i].leave <= model->now) {
+            s->running = false;
+            s->over = true;
+            model->free[model->world->joins[i].rank] += model->held[i];
+            model->held[i] = 0;
+        }
+    }
+}
+
 /* One boundary: who is new or over, in the order of the header. */
 static void model_boundary(struct model *model)
 {
@@ -346,11 +374,13 @@ static void run_model(const struct world *world, struct log *log)
                 return;
             }
             model.now = first;
+            model_leave(&model);
             continue;
         }
         hlg_time price = model_price(&model);
 
         model.now += price;
+        model_leave(&model);
         log->totals.steps++;
         log->totals.busy_ns += (double)price;
         for (uint32_t i = 0; i < world->join_count; i++) {
@@ -397,6 +427,11 @@ static void closed_form_equals_stepping_one_by_one(void **state)
         last_seed = seed;
         draw_world(&rng, &world);
         world.pages = seed % 2 == 0 ? (uint32_t)hlg_rng_between(&rng, 1, 40) : 0;
+        for (uint32_t i = 0; i < world.join_count && seed % 3 == 0; i++) {
+            if (hlg_rng_below(&rng, 3) == 0) {
+                world.joins[i].leave = world.joins[i].at + 1 + hlg_rng_below(&rng, 30000);
+            }
+        }
         run(&world, NULL, true, &logs[0]);
         run_model(&world, &logs[1]);
         assert_equal_logs(&logs[0], &logs[1]);
@@ -518,7 +553,7 @@ static void the_youngest_leaves_when_pages_run_out(void **state)
     expect(&logs[0], "0 a stepped 0\n0 b stepped 0\n100 a first 1\n100 b first 1\n"
                      "200 b preempted 2\n200 c stepped 0\n300 c first 1\n400 c finished 2\n"
                      "800 a finished 8\n");
-    world.joins[2] = (struct join){150, 0, 4, 1};
+    world.joins[2] = (struct join){.at = 150, .context = 4, .output = 1};
     world.pages = 2;
     run(&world, NULL, true, &logs[0]);
     expect(&logs[0], "0 a stepped 0\n0 b stepped 0\n100 a first 1\n100 b first 1\n"

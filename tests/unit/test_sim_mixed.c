@@ -17,6 +17,7 @@
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <driver/rng.h>
@@ -104,6 +105,22 @@ static void run(const struct mixed_world *world, struct hlg_rng *rng, bool befor
     sim_mixed_destroy(mixed);
 }
 
+/* Requests of a rank start in the order in which they were submitted, but those that start anew. */
+static void assert_in_order(const struct mixed_world *world, const struct mixed_log *log)
+{
+    uint32_t next[MIXED_RANKS_MAX] = {0};
+
+    for (uint32_t i = 0; i < log->count; i++) {
+        const struct sim_mixed_event *event = &log->events[i];
+
+        if (event->kind == SIM_MIXED_STARTED && event->preemptions == 0) {
+            assert_true(event->request >= next[event->rank]);
+            next[event->rank] = event->request + 1;
+            assert_int_equal(event->rank, world->requests[event->request].rank);
+        }
+    }
+}
+
 /* Each request said everything, once and in order; sums agree. */
 static void assert_conserved(const struct mixed_world *world, const struct mixed_log *log)
 {
@@ -146,6 +163,7 @@ static void assert_conserved(const struct mixed_world *world, const struct mixed
             break;
         }
     }
+    assert_in_order(world, log);
     for (uint32_t i = 0; i < world->request_count; i++) {
         assert_int_equal(seen[i], 4); /* nobody starved */
         out += world->requests[i].output;
@@ -503,6 +521,110 @@ static void a_turn_computes_its_new_tokens_alone(void **state)
                      3000 + 700 + (3700 - 3199) + (1600 - 999) + (4400 - 4199) + 1);
 }
 
+/* Keep `users` requests of 900 + 100 tokens at a node, `count` in all. Returns tokens out per ns; *running is
+ * the mean of those that run. */
+static double run_closed(const struct mixed_world *world, uint32_t users, uint32_t count,
+                         double *running)
+{
+    struct sim_mixed *mixed = create(world);
+    struct sim_mixed_event events[8];
+    struct sim_mixed_totals totals;
+    uint32_t submitted = 0;
+    uint32_t finished = 0;
+    hlg_time now = 0;
+    double area = 0;
+
+    while (finished < count) {
+        hlg_time next = 0;
+        uint32_t given = 0;
+
+        for (; submitted < count && submitted - finished < users; submitted++) {
+            assert_int_equal(
+                sim_mixed_submit(mixed, now, 0, submitted, submitted, 900, 100, NULL, 0), 0);
+        }
+        next = sim_mixed_next(mixed);
+        area += (double)(next - now) *
+                (double)(sim_mixed_running(mixed, 0) + sim_mixed_computing(mixed, 0));
+        now = next;
+        given = sim_mixed_advance(mixed, now, events, 8);
+        for (uint32_t i = 0; i < given; i++) {
+            finished += events[i].kind == SIM_MIXED_FINISHED;
+        }
+    }
+    sim_mixed_totals(mixed, &totals);
+    sim_mixed_destroy(mixed);
+    *running = area / (double)now;
+    return (double)totals.tokens_out / (double)now;
+}
+
+static void beyond_the_pages_more_users_only_wait(void **state)
+{
+    struct mixed_world world = plain_world();
+    double running[3];
+    double rate[3];
+
+    (void)state;
+    world.cost = (struct sim_cost){.step_ns = 9e6, .sequence_ns = 1e5, .token_ns = 2e4};
+    world.config.budget_tokens = 2048;
+    world.config.sequences_max = 64;
+    world.config.page_tokens = 10;
+    world.config.pages = 1200; /* 12 requests of 1000 tokens */
+    rate[0] = run_closed(&world, 6, 600, &running[0]);
+    rate[1] = run_closed(&world, 16, 600, &running[1]);
+    rate[2] = run_closed(&world, 48, 600, &running[2]);
+    print_message("mixed: 6, 16, 48 users: %.2f, %.2f, %.2f run\n", running[0], running[1],
+                  running[2]);
+    assert_true(fabs(running[0] - 6) < 0.02 * 6);
+    assert_true(fabs(running[1] - 12) < 0.02 * 12 && fabs(running[2] - 12) < 0.02 * 12);
+    assert_true(rate[1] > 1.2 * rate[0] && fabs(rate[2] / rate[1] - 1) < 0.02);
+}
+
+static void it_costs_a_change_and_not_a_token(void **state)
+{
+    uint64_t calls = 0;
+    struct mixed_world world = plain_world();
+    const char *more = getenv("HALAGE_MIXED_REQUESTS");
+    const uint32_t count = more != NULL ? (uint32_t)strtoul(more, NULL, 10) : 5000;
+    struct hlg_rng rng = hlg_rng_seed(1);
+    struct sim_mixed *mixed = NULL;
+    struct sim_mixed_event events[8];
+    uint32_t submitted = 0;
+    uint32_t finished = 0;
+    hlg_time arrival = 0;
+
+    (void)state;
+    world.cost =
+        (struct sim_cost){.step_ns = 9e6, .sequence_ns = 1e5, .token_ns = 2e4, .calls = &calls};
+    world.config = (struct sim_mixed_config){.ranks = 1,
+                                             .budget_tokens = 2048,
+                                             .chunked = true,
+                                             .sequences_max = 256,
+                                             .requests_max = 4096,
+                                             .pages = 10000,
+                                             .page_tokens = 64,
+                                             .grow = true};
+    mixed = create(&world);
+    while (finished < count) {
+        hlg_time now =
+            hlg_min_time(sim_mixed_next(mixed), submitted < count ? arrival : HLG_TIME_NEVER);
+        uint32_t given = sim_mixed_advance(mixed, now, events, 8);
+
+        for (uint32_t i = 0; i < given; i++) {
+            finished += events[i].kind == SIM_MIXED_FINISHED;
+        }
+        if (submitted < count && now == arrival) {
+            assert_int_equal(
+                sim_mixed_submit(mixed, now, 0, submitted, submitted, 1000, 200, NULL, 0), 0);
+            submitted++;
+            arrival += hlg_rng_below(&rng, 200000000); /* 10 a second on average */
+        }
+    }
+    print_message("mixed: %u requests of 1000 + 200 tokens, %.2f prices each\n", count,
+                  (double)calls / count);
+    assert_true((double)calls / count < 8);
+    sim_mixed_destroy(mixed);
+}
+
 static void what_cannot_fit_is_refused(void **state)
 {
     struct mixed_world world = plain_world();
@@ -549,6 +671,8 @@ int main(void)
         cmocka_unit_test(a_turn_computes_its_new_tokens_alone),
         cmocka_unit_test_teardown(closed_form_equals_stepping_one_by_one, print_seed),
         cmocka_unit_test_teardown(asking_in_between_changes_nothing, print_seed),
+        cmocka_unit_test(beyond_the_pages_more_users_only_wait),
+        cmocka_unit_test(it_costs_a_change_and_not_a_token),
         cmocka_unit_test(what_cannot_fit_is_refused),
     };
 
