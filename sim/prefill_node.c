@@ -18,13 +18,13 @@ int prefill_open(struct node *n)
     struct cluster *c = n->cluster;
     struct prefill_engine *e = &n->prefill;
 
-    *e = (struct prefill_engine){.running = HLG_NONE, .composed = HLG_NONE};
+    *e = (struct prefill_engine){
+        .running = HLG_NONE, .composed = HLG_NONE, .open = e->open, .full = e->full};
     e->queues = calloc(n->ranks, sizeof *e->queues);
     e->valid = calloc(n->ranks, sizeof *e->valid);
     e->rank_busy = calloc(n->ranks, sizeof *e->rank_busy);
     e->works = calloc(c->limits[0].requests_max, sizeof *e->works);
-    if (e->queues == NULL || e->valid == NULL || e->rank_busy == NULL ||
-        e->works == NULL) {
+    if (e->queues == NULL || e->valid == NULL || e->rank_busy == NULL || e->works == NULL) {
         return -HLG_ENOMEM;
     }
     for (uint32_t rank = 0; rank < n->ranks; rank++) {
@@ -52,7 +52,9 @@ void prefill_close(struct node *n)
     free(e->works);
     free(e->forwards[0].parts);
     free(e->forwards[1].parts);
-    *e = (struct prefill_engine){.running = HLG_NONE, .composed = HLG_NONE};
+    /* what is on its way to it is so still */
+    *e = (struct prefill_engine){
+        .running = HLG_NONE, .composed = HLG_NONE, .open = e->open, .full = e->full};
 }
 
 /* ---- queues ------------------------------------------------------------------------------- */
@@ -207,9 +209,8 @@ static int tell_admit(struct node *n, struct work *w, uint32_t cached_pages)
 
     for (uint32_t g = 0; g < layout->group_count; g++) {
         bool context = layout->groups[g].kind == HLG_GROUP_CONTEXT;
-        event.admit.groups[g] =
-            (struct hlg_page_list){.count = context ? 1 : w->page_count,
-                                   .pages = context ? &w->slot : w->pages};
+        event.admit.groups[g] = (struct hlg_page_list){.count = context ? 1 : w->page_count,
+                                                       .pages = context ? &w->slot : w->pages};
     }
     int error = net_event(n, &event);
     w->announced = error == 0 ? tokens : 0;
@@ -252,7 +253,7 @@ static void name_pages(struct node *n, const struct work *w, uint32_t begin, uin
     struct cluster *c = n->cluster;
     uint32_t page_tokens = c->scenario->prefill.engine.page_tokens;
     uint32_t known = request_names(c, w->request, page_tokens);
-    uint32_t first = begin / page_tokens;                     /* floor: left by the chunk before */
+    uint32_t first = begin / page_tokens;                    /* floor: left by the chunk before */
     uint32_t last = hlg_min_u32(limit / page_tokens, known); /* floor: left to the next */
 
     for (uint32_t i = first; i < last; i++) {
@@ -534,6 +535,28 @@ void prefill_tick(struct node *n, uint32_t layer)
     await_tick(n, layer + 1);
 }
 
+/* ---- how many ----------------------------------------------------------------------------- */
+
+/* A node that has as many requests as it takes is none to the router. */
+void prefill_count(struct node *n, int32_t more)
+{
+    struct cluster *c = n->cluster;
+    struct prefill_engine *e = &n->prefill;
+
+    HLG_ASSERT(more > 0 || e->open > 0);
+    e->open = more > 0 ? e->open + 1 : e->open - 1;
+    bool full = e->open >= c->limits[0].requests_max;
+    if (full == e->full) {
+        return;
+    }
+    e->full = full;
+    c->full_count = full ? c->full_count + 1 : c->full_count - 1;
+    cluster_set_up(c, n);
+    if (!full) {
+        decode_unblock(c);
+    }
+}
+
 /* ---- what the machine says ---------------------------------------------------------------- */
 
 static uint32_t get_u32(const uint8_t *bytes)
@@ -555,6 +578,13 @@ static void on_requested(struct node *n, const struct letter *letter)
     w->slot = (uint32_t)w->handle; /* the low half: a handle's index in the machine's table */
     HLG_ASSERT(w->slot < n->cluster->limits[0].requests_max);
     e->works[w->slot] = w->item.number;
+    struct intake *intake =
+        roster_find(&c->intakes, get_u32(letter->prompt + 4), get_u32(letter->prompt + 8));
+    if (intake != NULL && intake->flying != HLG_NONE) {
+        intake->flying = HLG_NONE; /* now it is there */
+    } else {
+        prefill_count(n, 1);
+    }
     w->request = get_u32(letter->prompt);
     w->intake = get_u32(letter->prompt + 4);
     w->intake_serial = get_u32(letter->prompt + 8);
@@ -591,6 +621,7 @@ static void let_go(struct node *n, struct work *w)
     unload(n->cluster, w);
     give_pages(n, w);
     roster_give(&n->cluster->works, w);
+    prefill_count(n, -1);
 }
 
 static struct work *find(struct node *n, hlg_handle handle)
@@ -613,8 +644,7 @@ void prefill_letter(struct node *n, const struct letter *letter)
     if (letter->notice.kind == HLG_NOTICE_STOPPING) {
         w->stopping = true;
         pull(n, w);
-    } else if (letter->notice.kind == HLG_NOTICE_SENT ||
-               letter->notice.kind == HLG_NOTICE_FENCED) {
+    } else if (letter->notice.kind == HLG_NOTICE_SENT || letter->notice.kind == HLG_NOTICE_FENCED) {
         let_go(n, w);
         prefill_poke(n);
     }
@@ -631,6 +661,7 @@ void prefill_died(struct node *n)
             unload(c, w);
             w->page_count = 0; /* the memory is gone with the node */
             roster_give(&c->works, w);
+            prefill_count(n, -1);
         }
     }
     sample_busy(n, false);
