@@ -72,7 +72,7 @@ static bool any_empty(char *const *fields, uint32_t count)
 static int bad(char *text, size_t capacity, const char *axis, const char *what)
 {
     (void)snprintf(text, capacity,
-                   "sweep: axis '%s' %s; write key=value,value,... or "
+                   "sweep: axis '%.60s' %s; write key=value,value,... or "
                    "key:key=value:value,...",
                    axis, what);
     return -HLG_EINVAL;
