@@ -189,6 +189,11 @@ uint64_t sim_scenario_digest(const struct sim_scenario *scenario)
             add_text(&hash, text);
         }
     }
+    for (uint32_t i = 0; i < 4; i++) {
+        (void)snprintf(text, sizeof text, "%llx",
+                       (unsigned long long)scenario->model.window_bits[i]);
+        add_text(&hash, text);
+    }
     for (uint32_t i = 0; i < scenario->fault_count; i++) {
         const char *field = NULL;
         for (uint32_t k = 0; (field = sim_key_fault_field(k)) != NULL; k++) {

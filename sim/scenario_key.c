@@ -10,7 +10,7 @@ static const char *const attention_words[] = {"gqa", "mla", NULL};
 static const char *const dtype_words[] = {"bf16", "fp8", "fp4", "mxfp4", NULL};
 static const char *const arrangement_words[] = {"HND", "NHD", NULL};
 static const char *const policy_words[] = {"reserve", "grow", NULL};
-static const char *const routing_words[] = {"round_robin", "random", "least_loaded", "prefix",
+static const char *const routing_words[] = {"round-robin", "random", "least-loaded", "prefix",
                                             NULL};
 static const char *const source_words[] = {"drawn", "trace", "servegen", NULL};
 static const char *const arrivals_words[] = {"poisson", "gamma", "fixed", "bursts", "closed", NULL};
@@ -181,6 +181,8 @@ const struct sim_key sim_keys[] = {
     SHAPE("shared_experts", shared_experts, 256, "that every token goes through"),
     SHAPE("moe_inter", moe_inter, 1 << 20, "width of an expert"),
     SHAPE("vocab", vocab, 1 << 24, "tokens of the vocabulary"),
+    BOOL("model.tied", model.is_embedding_shared, .flags = SIM_KEY_DERIVED,
+         COMMENT("output head and input embedding are one matrix")),
     SHAPE("mtp_layers", mtp_layers, 16, "for multi-token prediction"),
     SHAPE("max_context", max_context, HLG_TOKENS_MAX, "tokens of prompt and answer"),
     SHAPE("window_layers", window_layers, HLG_LAYERS_MAX, "that attend to a window only"),
@@ -237,9 +239,9 @@ const struct sim_key sim_keys[] = {
          COMMENT("one flow a page instead of a batch, for comparison; slow")),
 
     WORD("routing.prefill", prefill_routing, routing_words,
-         COMMENT("round_robin, random, least_loaded, prefix; of colocated nodes too")),
+         COMMENT("round-robin, random, least-loaded, prefix; of colocated nodes too")),
     WORD("routing.decode", decode_routing, routing_words, COMMENT("likewise")),
-    REAL("routing.load_weight", routing_load_weight, SIM_UNIT_NONE, 0, 1e6,
+    REAL("routing.load_weight", routing_load_weight, SIM_UNIT_NONE, 0, 1e9,
          COMMENT("prefix: cached tokens less so many times the open ones")),
 
     WORD("traffic.source", traffic.kind, source_words,

@@ -2,6 +2,7 @@
 #include "scenario_key.h"
 #include "scenario_path.h"
 #include "workload_trace.h"
+#include "yaml_file.h"
 
 #include <halage/base.h>
 
@@ -19,7 +20,7 @@ int sim_key_refuse(const struct sim_key_source *source, const char *path, const 
                    const char *remedy, char *text, size_t capacity)
 {
     char place[32] = "";
-    const uint32_t line = source->file == NULL ? 0 : sim_yaml_line(source->file, path);
+    const uint32_t line = source->file == NULL ? 0 : yaml_file_line(source->file, path);
     if (line != 0) {
         (void)snprintf(place, sizeof place, "line %" PRIu32 ": ", line);
     }
@@ -399,9 +400,30 @@ static const char *set_value(struct sim_scenario *scenario, const struct sim_key
     hlg_unreachable();
 }
 
+/* Window layers whose number was given without their places are spread evenly. */
+static void spread_windows(struct sim_model *model)
+{
+    uint32_t counted = 0;
+    for (uint32_t layer = 0; layer < model->layers; layer++) {
+        counted += (uint32_t)(model->window_bits[layer / 64] >> (layer % 64)) & 1u;
+    }
+    if (counted == model->window_layers) {
+        return;
+    }
+    memset(model->window_bits, 0, sizeof model->window_bits);
+    for (uint32_t layer = 0; layer < model->layers; layer++) {
+        /* The floors differ at exactly window_layers of the layers. */
+        if ((layer + 1) * model->window_layers / model->layers !=
+            layer * model->window_layers / model->layers) {
+            model->window_bits[layer / 64] |= 1ull << (layer % 64);
+        }
+    }
+}
+
 /* What follows from other fields. */
 static void derive(struct sim_scenario *scenario)
 {
+    spread_windows(&scenario->model);
     struct sim_engine *const engines[] = {&scenario->prefill.engine, &scenario->decode.engine,
                                           &scenario->colocated.engine};
     for (uint32_t i = 0; i < 3; i++) {
