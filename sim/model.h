@@ -22,6 +22,7 @@ enum sim_attention {
 
 struct sim_model {
     char name[64];
+    uint64_t window_bits[4]; /* bit i of word i / 64: layer i attends to the last tokens only */
     enum sim_attention attention;
     enum sim_dtype weights; /* as published */
     uint32_t layers;        /* 1..HLG_LAYERS_MAX; without the MTP module's */
@@ -43,9 +44,8 @@ struct sim_model {
     uint32_t vocab;
     uint32_t mtp_layers;
     uint32_t max_context;     /* tokens */
-    uint32_t window_layers;   /* layers that attend to the last window_tokens only */
+    uint32_t window_layers;   /* those in window_bits */
     uint32_t window_tokens;   /* 0 without window layers */
-    uint64_t window_bits[4];  /* bit i of word i / 64: layer i is one of them */
     bool is_embedding_shared; /* output head and input embedding are one matrix */
 };
 

@@ -329,11 +329,11 @@ static void assert_huge_refused(const char *head, char filling, size_t bytes, co
     struct sim_model m;
     const size_t head_bytes = strlen(head);
     const size_t tail_bytes = strlen(tail);
-    char *const content = malloc(head_bytes + bytes + tail_bytes);
+    char *const content = malloc(head_bytes + bytes + tail_bytes + 1);
     assert_non_null(content);
-    memcpy(content, head, head_bytes);
+    memcpy(content, head, head_bytes + 1);
     memset(content + head_bytes, filling, bytes);
-    memcpy(content + head_bytes + bytes, tail, tail_bytes);
+    memcpy(content + head_bytes + bytes, tail, tail_bytes + 1);
     assert_int_equal(read_bytes(content, head_bytes + bytes + tail_bytes, &m), -HLG_EINVAL);
     free(content);
     if (strstr(text, words) == NULL || strlen(text) > 400) {
