@@ -68,6 +68,22 @@ struct sim_metrics {
     bool overloaded;   /* open loop, and the queue grew through the whole window */
 };
 
+/* One quantity of a request. The first SIM_TTFT_PARTS numbers are the parts of its TTFT. */
+enum sim_latency {
+    SIM_LATENCY_PART = 0,
+    SIM_LATENCY_TTFT = SIM_TTFT_PARTS,
+    SIM_LATENCY_TPOT,
+    SIM_LATENCY_E2E_PER_TOKEN,
+    SIM_LATENCY_E2E,
+    SIM_LATENCY_SPEED,
+    SIM_LATENCIES
+};
+
+/* A latency of all measured requests that have it, in order, into values [run->record_count]; in
+ * milliseconds, or tokens/s. Returns how many. */
+uint64_t sim_metrics_values(const struct sim_scenario *scenario, const struct sim_run *run,
+                            uint32_t latency, struct sim_value *values);
+
 /* Whether a request met every SLO that is set. One that is not done met none. */
 bool sim_metrics_meets(const struct sim_scenario *scenario, const struct sim_record *record);
 

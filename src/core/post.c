@@ -1,9 +1,5 @@
 #include "post.h"
 
-/* Bytes that one peer may send before the next one's turn: some large pages, a fraction of a
- * millisecond on a 400 Gbit/s rail. */
-#define TURN_BYTES (256u << 10)
-
 uint32_t post_word(const struct hlg_prefill *p, uint32_t pool, uint32_t rank)
 {
     const struct hlg_layout *layout = &p->config.layout;
@@ -203,8 +199,23 @@ static uint32_t find_ready(const struct hlg_prefill *p, const struct queue *q, u
     return HLG_NONE;
 }
 
-/* Point an operation at the run of pages under a cursor, and move the cursor past it. Returns whether
- * the cursor has more. */
+/*
+ * Where the share of a run that begins at `page` ends: the rails of a lane share each run of `count`
+ * pages. Shares differ by a page at most, and `phase` says which are the larger ones, so that no rail
+ * gets more run after run.
+ */
+static uint32_t share_limit(uint32_t page, uint32_t count, uint32_t rails, uint32_t phase)
+{
+    HLG_ASSERT(page < count && phase < rails);
+    const uint64_t begin = (uint64_t)rails * (page + 1ull) - phase;
+    const uint64_t share = begin / count + (begin % count != 0);
+
+    /* floor: share k ends at page (k * count + phase) / rails */
+    return (uint32_t)hlg_min_u64((share * count + phase) / rails, count);
+}
+
+/* Point an operation at a share of the run of pages under a cursor, and move the cursor past it.
+ * Returns whether the cursor has more. */
 static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
 {
     struct cursor *cursor = &p->cursors[index];
@@ -217,6 +228,9 @@ static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
     const struct block *block = &p->blocks.blocks[cursor->block];
     uint32_t at = (span->begin - r->asked[slice->group].begin + cursor->page) % HLG_BLOCK_PAGES;
     uint32_t position = cursor->position;
+    uint32_t share =
+        share_limit(cursor->page, span->count, p->config.rails, position % p->config.rails) -
+        cursor->page;
 
     *op = (struct op){
         .request = chunk->request,
@@ -229,7 +243,7 @@ static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
         .slice = slice,
         .source_pages = &block->source[at],
         .target_pages = &block->target[at],
-        .page_count = hlg_min_u32(span->count - cursor->page, HLG_BLOCK_PAGES - at),
+        .page_count = hlg_min_u32(share, HLG_BLOCK_PAGES - at),
     };
     op->total = op->page_count * slice->count;
     cursor->page += op->page_count;
@@ -256,6 +270,9 @@ static uint32_t make_op(struct hlg_prefill *p, uint32_t lane, uint32_t peer)
     p->op_free_count--;
     bool more = fill_op(p, op, cursor);
     p->requests[op->request].op_count++;
+    if (more && p->config.rails > 1 && p->cursors[cursor].page > 0) {
+        return index; /* the run's next share is the next rail's */
+    }
     list_remove(p, q, cursor);
     if (more) {
         list_append(p, q, cursor); /* behind the peer's other requests */
@@ -278,11 +295,12 @@ static uint32_t allowed(const struct hlg_prefill *p, const struct op *op)
     uint64_t limit = w->credited + p->sessions.peers[op->peer].window_pieces;
     uint64_t room = limit > w->posted ? limit - w->posted : 0;
 
-    uint64_t rest = TURN_BYTES - p->lanes[op->lane].served;
-    uint32_t turn = hlg_max_u32((uint32_t)(rest / op->slice->bytes), 1); /* floor: not beyond it */
-    uint32_t left = hlg_min_u32(op->total - op->taken, turn);
+    uint64_t rest = p->config.limits.turn_bytes - p->lanes[op->lane].served;
+    uint64_t turn = rest / op->slice->bytes; /* floor: not beyond it */
+    uint64_t left = op->total - op->taken;
 
-    return (uint32_t)(room < left ? room : left);
+    left = turn == 0 ? 1 : hlg_min_u64(left, turn);
+    return (uint32_t)hlg_min_u64(room, left);
 }
 
 static bool offer(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t rail,
@@ -404,7 +422,7 @@ int post_taken(struct hlg_prefill *p, const struct hlg_event_taken *e)
     window_of(p, op->peer, op->target_lane, op->target_rail)->posted += e->pieces;
     link->parked = e->pieces < p->offered_pieces;
     lane->served += bytes;
-    if (lane->served >= TURN_BYTES) {
+    if (lane->served >= p->config.limits.turn_bytes) {
         lane->served = 0;
         lane->turn = (op->peer + 1) % p->config.limits.peers_max;
     }

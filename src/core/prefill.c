@@ -11,7 +11,7 @@ static bool config_fits(const struct hlg_prefill_config *config)
     const struct hlg_limits *limits = &config->limits;
 
     return sessions_fit(limits, &config->layout, config->rails) && limits->forwards_max >= 1 &&
-           limits->chunks_max >= 1 && limits->ops_max >= 1;
+           limits->chunks_max >= 1 && limits->ops_max >= 1 && limits->turn_bytes >= 1;
 }
 
 static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_prefill_config *config)
