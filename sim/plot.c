@@ -98,22 +98,20 @@ static void quoted(FILE *file, const char *text)
 
 /* ---- Sweeps ---- */
 
-/* Keys of an axis, or its values at a point: "prefill.nodes : decode.nodes", "1:3". */
-static void axis_words(FILE *file, const struct sim_grid *grid, uint32_t axis, uint32_t point,
-                       bool values)
+static void entry_label(FILE *file, const struct sim_sweep *grid, uint32_t axis, uint32_t point)
 {
-    for (uint32_t i = 0; i < grid->axes[axis].key_count; i++) {
-        (void)fputs(i == 0 ? "" : values ? ":" : " : ", file);
-        quoted(file, values ? sim_grid_value(grid, point, axis, i) : grid->axes[axis].keys[i]);
-    }
+    char label[SIM_AXIS_LABEL_BYTES];
+
+    sim_sweep_label(&grid->axes[axis], sim_sweep_entry(grid, point, axis), label);
+    quoted(file, label);
 }
 
-/* Column of the table, from 1, that has a name; after `point` and the keys comes `status`. */
-static void lines_of(FILE *file, const struct sim_grid *grid, const char *column,
+/* A solid and a dashed line for each combination of the other axes. */
+static void lines_of(FILE *file, const struct sim_sweep *grid, const char *column,
                      const char *dashed, const char *names[2])
 {
-    const uint32_t first = grid->axis_count == 0 ? 1 : grid->axes[0].value_count;
-    const uint32_t step = sim_grid_count(grid) / first;
+    const uint32_t first = grid->axis_count == 0 ? 1 : grid->axes[0].entry_count;
+    const uint32_t step = sim_sweep_count(grid) / first;
     const uint32_t shown = hlg_min_u32(step, LINES_MAX);
 
     for (uint32_t line = 0; line < shown; line++) {
@@ -128,7 +126,7 @@ static void lines_of(FILE *file, const struct sim_grid *grid, const char *column
                           kind == 0 ? 1 : 2, names[kind]);
             for (uint32_t axis = 1; axis < grid->axis_count; axis++) {
                 (void)fputs(axis == 1 ? ", " : " ", file);
-                axis_words(file, grid, axis, line, true);
+                entry_label(file, grid, axis, line);
             }
             (void)fputc('\'', file);
         }
@@ -138,9 +136,9 @@ static void lines_of(FILE *file, const struct sim_grid *grid, const char *column
 
 static void sweep_body(FILE *file, const void *context)
 {
-    const struct sim_grid *grid = context;
-    const uint32_t first = grid->axis_count == 0 ? 1 : grid->axes[0].value_count;
-    const uint32_t step = sim_grid_count(grid) / first;
+    const struct sim_sweep *grid = context;
+    const uint32_t first = grid->axis_count == 0 ? 1 : grid->axes[0].entry_count;
+    const uint32_t step = sim_sweep_count(grid) / first;
     const uint32_t each = first / LABELS_MAX + 1;
 
     (void)fputs("set multiplot layout 2,1\nset key outside right top noenhanced\n"
@@ -149,14 +147,14 @@ static void sweep_body(FILE *file, const void *context)
     if (grid->axis_count == 0) {
         (void)fputs("the scenario", file);
     } else {
-        axis_words(file, grid, 0, 0, false);
+        quoted(file, grid->axes[0].name);
     }
     (void)fprintf(file, "' noenhanced\nset xrange [-0.3:%" PRIu32 ".3]\nset xtics noenhanced (",
                   first - 1);
     for (uint32_t i = 0; i < first; i += each) {
         (void)fputs(i == 0 ? "'" : ", '", file);
         if (grid->axis_count != 0) {
-            axis_words(file, grid, 0, i * step, true);
+            entry_label(file, grid, 0, i * step);
         }
         (void)fprintf(file, "' %" PRIu32, i);
     }
@@ -169,7 +167,7 @@ static void sweep_body(FILE *file, const void *context)
     (void)fputs("unset multiplot\nset yrange [*:*]\n", file);
 }
 
-int sim_plot_sweep(const char *folder, const struct sim_grid *grid, char *text, size_t capacity)
+int sim_plot_sweep(const char *folder, const struct sim_sweep *grid, char *text, size_t capacity)
 {
     const struct script script = {"sweep", sweep_body, grid};
     return draw(folder, &script, text, capacity);

@@ -5,8 +5,8 @@
 #ifndef HALAGE_SIM_PLOT_H
 #define HALAGE_SIM_PLOT_H
 
-#include "grid.h"
 #include "report.h"
+#include "sweep_axis.h"
 
 /*
  * TTFT and speed against the first axis of a sweep (P:D, a rate), a line for each combination of the
@@ -16,7 +16,7 @@
  *
  * Returns 0, 1 where gnuplot is missing (the script is there), or -HLG_EIO.
  */
-int sim_plot_sweep(const char *folder, const struct sim_grid *grid, char *text, size_t capacity);
+int sim_plot_sweep(const char *folder, const struct sim_sweep *grid, char *text, size_t capacity);
 
 /*
  * Of one run: latency.tsv, its distribution functions, and series.tsv, its use of nodes and NICs over

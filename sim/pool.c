@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +104,7 @@ static struct child *find(struct child *children, uint32_t jobs, pid_t pid)
 
 static bool stopped(const struct sim_pool *pool)
 {
-    return pool->stop != NULL && *pool->stop != 0;
+    return pool->stopped != NULL && pool->stopped();
 }
 
 static void end_all(struct child *children, uint32_t jobs)
@@ -127,7 +128,7 @@ static int reap(const struct sim_pool *pool, struct child *children, uint32_t *r
     const pid_t pid = waitpid(-1, &status, 0);
 
     if (pid < 0) {
-        return errno == EINTR ? 0 : -HLG_EIO; /* a signal: look at `stop` again */
+        return errno == EINTR ? 0 : -HLG_EIO; /* a signal: look again whether it stops */
     }
     struct child *child = find(children, pool->jobs, pid);
     if (child != NULL && !stopped(pool)) {

@@ -9,7 +9,6 @@
 #include <halage/base.h>
 
 #include <jansson.h>
-#include <signal.h>
 
 #define SIM_POOL_JOBS_MAX 1024u
 
@@ -21,8 +20,7 @@ struct sim_pool {
        child ended otherwise. */
     void (*done)(void *context, uint32_t index, json_t *result, const char *sentence);
     void *context;
-    const volatile sig_atomic_t
-        *stop; /* not 0: no more begin, and those that run are ended; or NULL */
+    bool (*stopped)(void); /* true: no more begin, and those that run are ended; may be NULL */
 };
 
 /* CPUs that this process may use. */

@@ -1,4 +1,4 @@
-#include "sweep.h"
+#include "sweep_run.h"
 
 #include <stdlib.h>
 
@@ -39,7 +39,7 @@ static json_t *run(const struct sim_scenario *scenario, const struct sim_workloa
     return json;
 }
 
-json_t *sim_sweep_point(const char *path, const char *const *overrides, uint32_t count)
+json_t *sim_point_run(const char *path, const char *const *overrides, uint32_t count)
 {
     char sentence[SENTENCE_BYTES] = "";
     struct sim_scenario *scenario = calloc(1, sizeof *scenario);

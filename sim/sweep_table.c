@@ -7,7 +7,7 @@
 #include <string.h>
 
 struct sim_sweep_table {
-    const struct sim_sweep *sweep;
+    const struct sim_sweep_run *sweep;
     json_t *points;
     char *rows;
     size_t row_bytes;
@@ -90,15 +90,13 @@ static void value_cell(FILE *file, const json_t *value)
 
 static void headings(struct sim_sweep_table *table)
 {
-    const struct sim_grid *grid = table->sweep->grid;
+    const struct sim_sweep *grid = table->sweep->grid;
 
     (void)fprintf(table->row_file, "# halage-sim %s sweep of %s, scenario %s\n", sim_version(),
                   table->sweep->scenario, table->base);
     (void)fputs("point", table->row_file);
     for (uint32_t i = 0; i < grid->axis_count; i++) {
-        for (uint32_t j = 0; j < grid->axes[i].key_count; j++) {
-            (void)fprintf(table->row_file, "\t%s", grid->axes[i].keys[j]);
-        }
+        text_cell(table->row_file, grid->axes[i].name);
     }
     (void)fputs("\tstatus", table->row_file);
     for (size_t i = 0; i < COLUMNS; i++) {
@@ -107,8 +105,8 @@ static void headings(struct sim_sweep_table *table)
     (void)fputs("\tcalibration\textrapolated\tscenario_digest\tsentence\n", table->row_file);
 }
 
-int sim_sweep_table_begin(const struct sim_sweep *sweep, struct sim_sweep_table **table, char *text,
-                          size_t capacity)
+int sim_sweep_table_begin(const struct sim_sweep_run *sweep, struct sim_sweep_table **table,
+                          char *text, size_t capacity)
 {
     struct sim_scenario *scenario = calloc(1, sizeof *scenario);
     struct sim_sweep_table *t = calloc(1, sizeof *t);
@@ -158,16 +156,16 @@ static bool extrapolated(const json_t *cost)
 static void add_row(struct sim_sweep_table *table, uint32_t point, uint64_t digest,
                     const json_t *result)
 {
-    const struct sim_grid *grid = table->sweep->grid;
+    const struct sim_sweep *grid = table->sweep->grid;
     const json_t *report = json_object_get(result, "report");
     const json_t *cost = json_object_get(json_object_get(report, "origin"), "cost");
     FILE *file = table->row_file;
 
     (void)fprintf(file, "%" PRIu32, point);
     for (uint32_t i = 0; i < grid->axis_count; i++) {
-        for (uint32_t j = 0; j < grid->axes[i].key_count; j++) {
-            text_cell(file, sim_grid_value(grid, point, i, j));
-        }
+        char label[SIM_AXIS_LABEL_BYTES];
+        sim_sweep_label(&grid->axes[i], sim_sweep_entry(grid, point, i), label);
+        text_cell(file, label);
     }
     text_cell(file, json_string_value(json_object_get(result, "status")));
     for (size_t i = 0; i < COLUMNS; i++) {
@@ -182,7 +180,7 @@ static void add_row(struct sim_sweep_table *table, uint32_t point, uint64_t dige
 int sim_sweep_table_add(struct sim_sweep_table *table, uint32_t point, uint64_t digest,
                         json_t *result)
 {
-    const struct sim_grid *grid = table->sweep->grid;
+    const struct sim_sweep *grid = table->sweep->grid;
     json_t *keys = json_object();
     json_t *entry = json_copy(result);
 
@@ -192,10 +190,9 @@ int sim_sweep_table_add(struct sim_sweep_table *table, uint32_t point, uint64_t 
         return -HLG_ENOMEM;
     }
     for (uint32_t i = 0; i < grid->axis_count; i++) {
-        for (uint32_t j = 0; j < grid->axes[i].key_count; j++) {
-            (void)json_object_set_new(keys, grid->axes[i].keys[j],
-                                      json_string(sim_grid_value(grid, point, i, j)));
-        }
+        char label[SIM_AXIS_LABEL_BYTES];
+        sim_sweep_label(&grid->axes[i], sim_sweep_entry(grid, point, i), label);
+        (void)json_object_set_new(keys, grid->axes[i].name, json_string(label));
     }
     (void)json_object_set_new(entry, "point", json_integer((json_int_t)point));
     (void)json_object_set_new(entry, "set", keys);

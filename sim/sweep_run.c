@@ -1,6 +1,6 @@
 #define _GNU_SOURCE /* asprintf() */
 
-#include "sweep.h"
+#include "sweep_run.h"
 
 #include "pool.h"
 
@@ -13,7 +13,7 @@
 #include "sweep_table.h"
 
 struct state {
-    const struct sim_sweep *sweep;
+    const struct sim_sweep_run *sweep;
     uint64_t *digests; /* [points], names of the result files */
     uint32_t *due;     /* [due_count], points to run */
     uint32_t due_count;
@@ -23,52 +23,33 @@ struct state {
     int error; /* of the first result that could not be written */
 };
 
-/* Overrides of a point: the user's, then the grid's. */
-struct point {
-    char *own[SIM_OVERRIDES_MAX];
-    uint32_t own_count;
-    const char **all; /* [count] */
-    uint32_t count;
-};
-
-static void point_fini(struct point *point)
+/* Overrides of a point: the user's, then the grid's. To be freed; NULL without memory. */
+static const char **point_overrides(const struct sim_sweep_run *sweep, uint32_t point,
+                                    uint32_t *count)
 {
-    for (uint32_t i = 0; i < point->own_count; i++) {
-        free(point->own[i]);
-    }
-    free(point->all);
-}
+    const char **all = calloc((size_t)sweep->override_count + SIM_SWEEP_OVERRIDES_MAX, sizeof *all);
 
-static int point_init(const struct sim_sweep *sweep, uint32_t index, struct point *point)
-{
-    *point = (struct point){0};
-    const int own = sim_grid_overrides(sweep->grid, index, point->own);
-    if (own < 0) {
-        return own;
-    }
-    point->own_count = (uint32_t)own;
-    point->count = sweep->override_count + point->own_count;
-    point->all = calloc(point->count + 1, sizeof *point->all);
-    if (point->all == NULL) {
-        point_fini(point);
-        return -HLG_ENOMEM;
+    if (all == NULL) {
+        return NULL;
     }
     for (uint32_t i = 0; i < sweep->override_count; i++) {
-        point->all[i] = sweep->overrides[i];
+        all[i] = sweep->overrides[i];
     }
-    for (uint32_t i = 0; i < point->own_count; i++) {
-        point->all[sweep->override_count + i] = point->own[i];
+    *count = sweep->override_count;
+    if (sweep->grid->axis_count != 0) {
+        *count += sim_sweep_point(sweep->grid, point, all + sweep->override_count);
     }
-    return 0;
+    return all;
 }
 
 /* FNV-1a, of the words that a point without a scenario has: its result needs a name, too. */
-static uint64_t hash_words(const struct sim_sweep *sweep, const struct point *point)
+static uint64_t hash_words(const struct sim_sweep_run *sweep, const char *const *words,
+                           uint32_t count)
 {
     uint64_t hash = 0xcbf29ce484222325u;
 
-    for (uint32_t i = 0; i <= point->count; i++) {
-        for (const char *c = i == 0 ? sweep->scenario : point->all[i - 1];; c++) {
+    for (uint32_t i = 0; i <= count; i++) {
+        for (const char *c = i == 0 ? sweep->scenario : words[i - 1];; c++) {
             hash = (hash ^ (uint8_t)*c) * 0x100000001b3u;
             if (*c == '\0') {
                 break;
@@ -78,30 +59,24 @@ static uint64_t hash_words(const struct sim_sweep *sweep, const struct point *po
     return hash;
 }
 
-static int digest_of(const struct sim_sweep *sweep, uint32_t index, uint64_t *digest)
+static int digest_of(const struct sim_sweep_run *sweep, uint32_t point, uint64_t *digest)
 {
     char text[256];
-    struct point point;
+    uint32_t count = 0;
     struct sim_scenario *scenario = calloc(1, sizeof *scenario);
-    const int error = point_init(sweep, index, &point);
+    const char **words = point_overrides(sweep, point, &count);
+    const bool memory = scenario != NULL && words != NULL;
 
-    if (scenario == NULL || error != 0) {
-        free(scenario);
-        if (error == 0) {
-            point_fini(&point);
-        }
-        return -HLG_ENOMEM;
-    }
-    if (sim_scenario_read(scenario, sweep->scenario, point.all, point.count, text, sizeof text) ==
-        0) {
+    if (memory &&
+        sim_scenario_read(scenario, sweep->scenario, words, count, text, sizeof text) == 0) {
         *digest = sim_scenario_digest(scenario);
         sim_scenario_fini(scenario);
-    } else {
-        *digest = hash_words(sweep, &point);
+    } else if (memory) {
+        *digest = hash_words(sweep, words, count);
     }
     free(scenario);
-    point_fini(&point);
-    return 0;
+    free(words);
+    return memory ? 0 : -HLG_ENOMEM;
 }
 
 /* ---- Result files ---- */
@@ -170,12 +145,12 @@ static void store(struct state *state, uint32_t index, json_t *json)
 static json_t *work(void *context, uint32_t index)
 {
     const struct state *state = context;
-    struct point point;
+    uint32_t count = 0;
+    const char **words = point_overrides(state->sweep, index, &count);
+    json_t *json = words == NULL ? NULL : sim_point_run(state->sweep->scenario, words, count);
 
-    if (point_init(state->sweep, index, &point) != 0) {
-        return NULL;
-    }
-    return sim_sweep_point(state->sweep->scenario, point.all, point.count);
+    free(words);
+    return json;
 }
 
 static void count(struct sim_sweep_totals *totals, const char *status)
@@ -190,7 +165,7 @@ static void count(struct sim_sweep_totals *totals, const char *status)
 static void done(void *context, uint32_t index, json_t *result, const char *sentence)
 {
     struct state *state = context;
-    const struct sim_sweep *sweep = state->sweep;
+    const struct sim_sweep_run *sweep = state->sweep;
     const char *status = json_string_value(json_object_get(result, "status"));
 
     if (result != NULL) {
@@ -213,7 +188,7 @@ static void done(void *context, uint32_t index, json_t *result, const char *sent
 /* Names all points, and lists what this shard has to run. */
 static int prepare(struct state *state)
 {
-    const struct sim_sweep *sweep = state->sweep;
+    const struct sim_sweep_run *sweep = state->sweep;
 
     for (uint32_t i = 0; i < state->totals->points; i++) {
         const int error = digest_of(sweep, i, &state->digests[i]);
@@ -260,9 +235,12 @@ static int merge(struct state *state)
 
 static int run_all(struct state *state)
 {
-    const struct sim_sweep *sweep = state->sweep;
-    const struct sim_pool pool = {
-        .jobs = sweep->jobs, .work = work, .done = done, .context = state, .stop = sweep->stop};
+    const struct sim_sweep_run *sweep = state->sweep;
+    const struct sim_pool pool = {.jobs = sweep->jobs,
+                                  .work = work,
+                                  .done = done,
+                                  .context = state,
+                                  .stopped = sweep->stopped};
     int error = prepare(state);
 
     if (error == 0) {
@@ -274,10 +252,10 @@ static int run_all(struct state *state)
     return error != 0 ? error : merge(state);
 }
 
-int sim_sweep(const struct sim_sweep *sweep, struct sim_sweep_totals *totals, char *text,
-              size_t capacity)
+int sim_sweep_run(const struct sim_sweep_run *sweep, struct sim_sweep_totals *totals, char *text,
+                  size_t capacity)
 {
-    const uint32_t points = sim_grid_count(sweep->grid);
+    const uint32_t points = sim_sweep_count(sweep->grid);
     struct state state = {.sweep = sweep, .totals = totals, .text = text, .capacity = capacity};
 
     HLG_ASSERT(sweep->shard_count >= 1 && sweep->shard_index < sweep->shard_count);

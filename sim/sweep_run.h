@@ -9,13 +9,11 @@
  *
  * A point that cannot be run (bad values, a model that does not fit) is a row with its sentence.
  */
-#ifndef HALAGE_SIM_SWEEP_H
-#define HALAGE_SIM_SWEEP_H
+#ifndef HALAGE_SIM_SWEEP_RUN_H
+#define HALAGE_SIM_SWEEP_RUN_H
 
-#include "grid.h"
 #include "report.h"
-
-#include <signal.h>
+#include "sweep_axis.h"
 
 struct sim_sweep_totals {
     uint32_t points; /* of the whole grid */
@@ -27,17 +25,17 @@ struct sim_sweep_totals {
     uint32_t missing; /* have no result yet; 0: the merged files were written */
 };
 
-struct sim_sweep {
+struct sim_sweep_run {
     const char *scenario;         /* file */
     const char *const *overrides; /* [override_count]; those of the grid come after */
     uint32_t override_count;
-    const struct sim_grid *grid;
+    const struct sim_sweep *grid;
     const char *folder; /* made if it is not there */
     uint32_t jobs;
-    uint32_t shard_index; /* 0 <= shard_index < shard_count: points of that rest are run here */
-    uint32_t shard_count; /* >= 1 */
-    bool fresh;           /* run again what has a result */
-    const volatile sig_atomic_t *stop; /* as in struct sim_pool */
+    uint32_t shard_index;  /* 0 <= shard_index < shard_count: points of that rest are run here */
+    uint32_t shard_count;  /* >= 1 */
+    bool fresh;            /* run again what has a result */
+    bool (*stopped)(void); /* as in struct sim_pool */
     /* After each point, with the numbers of this shard so far. May be NULL. */
     void (*progress)(void *context, const struct sim_sweep_totals *totals);
     void *context;
@@ -51,13 +49,13 @@ struct sim_sweep {
  * Returns 0, -HLG_ECANCELED (stopped: what was over is kept), -HLG_EINVAL (the base scenario is not
  * readable), -HLG_EIO or -HLG_ENOMEM.
  */
-int sim_sweep(const struct sim_sweep *sweep, struct sim_sweep_totals *totals, char *text,
-              size_t capacity);
+int sim_sweep_run(const struct sim_sweep_run *sweep, struct sim_sweep_totals *totals, char *text,
+                  size_t capacity);
 
 /*
  * Run one scenario from file and overrides, and tell it as JSON: "status" ("done", "refused" or
  * "failed"), "sentence" and "report". A new reference, or NULL without memory.
  */
-json_t *sim_sweep_point(const char *scenario, const char *const *overrides, uint32_t count);
+json_t *sim_point_run(const char *scenario, const char *const *overrides, uint32_t count);
 
 #endif
