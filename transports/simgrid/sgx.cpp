@@ -17,9 +17,10 @@ namespace {
 sgx_platform shape;
 bool in_use = false;
 std::vector<sg::Host *> nics;
-std::vector<sg::CommPtr> flows;
-std::vector<sg::CommPtr>
-    over; // cancelled or ended, and kept for one run: nobody gets their address
+// Never destroyed: when the process exits, what a flow refers to inside SimGrid may be gone first (3.32).
+auto &flows = *new std::vector<sg::CommPtr>;
+auto &over = *new std::vector<sg::CommPtr>; // cancelled or ended, and kept for one run: nobody gets
+                                            // their address
 std::vector<uint32_t> ended;
 // Engine::run_until returns after the round in which this set is no longer empty: SimGrid asks no
 // more of it, and it is the only way out of the loop before its date (EngineImpl::run, 3.32).
