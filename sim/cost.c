@@ -40,6 +40,7 @@ int sim_cost_create(const struct sim_cost_config *config, struct sim_cost **cost
     made->dp = config->dp;
     made->ep = config->ep;
     made->moe_tp = config->tp * config->dp / config->ep;
+    made->draft_module = config->draft_module;
     made->imbalance = config->moe_imbalance;
     struct sim_operators operators = {.model = &made->model,
                                       .gpu = &made->gpu,

@@ -77,7 +77,20 @@ static bool measured(const struct sim_scenario *scenario, const struct sim_recor
            at >= measure->warmup_ns && at < hlg_time_after(measure->warmup_ns, measure->window_ns);
 }
 
-static struct window window_of(const struct sim_scenario *scenario, const struct sim_run *run)
+/* When the last request arrived. */
+static hlg_time last_arrival(const struct sim_run *run)
+{
+    hlg_time last = 0;
+
+    for (uint32_t i = 0; i < run->record_count; i++) {
+        const hlg_time at = run->records[i].at[SIM_ARRIVED];
+        last = at != HLG_TIME_NEVER && at > last ? at : last;
+    }
+    return last;
+}
+
+static struct window window_of(const struct sim_scenario *scenario,
+                               const struct sim_workload *workload, const struct sim_run *run)
 {
     const struct sim_measure *measure = &scenario->measure;
     struct window window = {measure->warmup_ns, run->end_ns};
@@ -93,20 +106,17 @@ static struct window window_of(const struct sim_scenario *scenario, const struct
     }
     window.end = hlg_min_time(run->end_ns, hlg_time_after(measure->warmup_ns, measure->window_ns));
     window.begin = hlg_min_time(window.begin, window.end);
+    if (measure->window_ns == HLG_TIME_NEVER && workload->users == 0) {
+        /* Once arrivals cease the cluster runs empty: no rate of that time is one that it has. */
+        const hlg_time last = hlg_min_time(last_arrival(run), window.end);
+        if (last > window.begin && last - window.begin >= (window.end - window.begin) / 2) {
+            window.end = last;
+        }
+    }
     return window;
 }
 
 /* ---- Latencies ---- */
-
-enum latency {
-    LATENCY_PARTS = 0, /* then one a part */
-    LATENCY_TTFT = SIM_TTFT_PARTS,
-    LATENCY_TPOT,
-    LATENCY_E2E_PER_TOKEN,
-    LATENCY_E2E,
-    LATENCY_SPEED,
-    LATENCIES
-};
 
 /* Time between two moments, or the time waited for the second. False: the first was not reached. */
 static bool waited(const struct sim_run *run, const struct sim_record *record, uint32_t from,
@@ -130,63 +140,78 @@ static bool latency_of(const struct sim_run *run, const struct sim_record *recor
     if (record->outcome == SIM_REFUSED) {
         return false;
     }
-    if (latency < LATENCY_TTFT) {
+    if (latency < SIM_LATENCY_TTFT) {
         const bool has = waited(run, record, latency, latency + 1, value);
         value->counted = has && reached(record, SIM_FIRST);
         return has;
     }
-    switch ((enum latency)latency) {
-    case LATENCY_TTFT:
+    switch ((enum sim_latency)latency) {
+    case SIM_LATENCY_TTFT:
         (void)waited(run, record, SIM_ARRIVED, SIM_FIRST, value);
         break;
-    case LATENCY_E2E:
+    case SIM_LATENCY_E2E:
         value->open = !done;
         value->value =
             span_ns(record->at[SIM_ARRIVED], done ? record->at[SIM_FINISHED] : run->end_ns) / MS;
         break;
-    case LATENCY_TPOT:
-    case LATENCY_SPEED:
+    case SIM_LATENCY_TPOT:
+    case SIM_LATENCY_SPEED:
         if (!done || record->output_tokens < 2) {
             return false;
         }
         value->value = tpot_ns(record) / MS;
-        if (latency == LATENCY_SPEED) {
+        if (latency == SIM_LATENCY_SPEED) {
             if (value->value <= 0) {
                 return false;
             }
             value->value = 1000 / value->value;
         }
         break;
-    case LATENCY_E2E_PER_TOKEN:
+    case SIM_LATENCY_E2E_PER_TOKEN:
         if (!done) {
             return false;
         }
         value->value = span_ns(record->at[SIM_ARRIVED], record->at[SIM_FINISHED]) / MS /
                        (double)record->output_tokens;
         break;
-    case LATENCY_PARTS:
-    case LATENCIES:
+    case SIM_LATENCY_PART:
+    case SIM_LATENCIES:
         hlg_unreachable();
     }
     value->counted = !value->open;
     return true;
 }
 
+uint64_t sim_metrics_values(const struct sim_scenario *scenario, const struct sim_run *run,
+                            uint32_t latency, struct sim_value *values)
+{
+    uint64_t count = 0;
+
+    HLG_ASSERT(latency < SIM_LATENCIES);
+    for (uint32_t i = 0; i < run->record_count; i++) {
+        const struct sim_record *record = &run->records[i];
+        if (measured(scenario, record) && latency_of(run, record, latency, &values[count])) {
+            count++;
+        }
+    }
+    return count;
+}
+
 static struct sim_summary *summary_of(struct sim_metrics *metrics, uint32_t latency)
 {
-    switch ((enum latency)latency) {
-    case LATENCY_TTFT:
+    switch ((enum sim_latency)latency) {
+    case SIM_LATENCY_TTFT:
         return &metrics->ttft_ms;
-    case LATENCY_TPOT:
+    case SIM_LATENCY_TPOT:
         return &metrics->tpot_ms;
-    case LATENCY_E2E_PER_TOKEN:
+    case SIM_LATENCY_E2E_PER_TOKEN:
         return &metrics->e2e_per_token_ms;
-    case LATENCY_E2E:
+    case SIM_LATENCY_E2E:
         return &metrics->e2e_ms;
-    case LATENCY_SPEED:
+    case SIM_LATENCY_SPEED:
         return &metrics->speed_tps;
-    case LATENCY_PARTS:
-    case LATENCIES:
+    case SIM_LATENCY_PART:
+    case SIM_LATENCIES:
         break;
     }
     HLG_ASSERT(latency < SIM_TTFT_PARTS);
@@ -205,14 +230,8 @@ static void turn_speed(const struct sim_summary *tpot, struct sim_summary *speed
 static void latencies(const struct sim_scenario *scenario, const struct sim_run *run,
                       struct sim_value *values, struct sim_metrics *metrics)
 {
-    for (uint32_t latency = 0; latency < LATENCIES; latency++) {
-        uint64_t count = 0;
-        for (uint32_t i = 0; i < run->record_count; i++) {
-            const struct sim_record *record = &run->records[i];
-            if (measured(scenario, record) && latency_of(run, record, latency, &values[count])) {
-                count++;
-            }
-        }
+    for (uint32_t latency = 0; latency < SIM_LATENCIES; latency++) {
+        const uint64_t count = sim_metrics_values(scenario, run, latency, values);
         sim_summarise(values, count, summary_of(metrics, latency));
     }
     turn_speed(&metrics->tpot_ms, &metrics->speed_tps);
@@ -600,7 +619,7 @@ int sim_metrics(const struct sim_scenario *scenario, const struct sim_workload *
                 const struct sim_run *run, struct sim_metrics *metrics)
 {
     const size_t records = run->record_count == 0 ? 1 : run->record_count;
-    const struct window window = window_of(scenario, run);
+    const struct window window = window_of(scenario, workload, run);
     struct sim_value *values = malloc(records * sizeof *values);
     struct change *changes = malloc(4 * records * sizeof *changes);
 
