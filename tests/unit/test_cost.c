@@ -677,8 +677,8 @@ static void room_for_tokens_follows_from_bytes(void **state)
 
 static char *write_table(const char *text)
 {
-    static char path[] = "/tmp/halage-steps-XXXXXX";
-    memcpy(path + sizeof path - 7, "XXXXXX", 6);
+    static char path[64];
+    (void)snprintf(path, sizeof path, "/tmp/halage-steps-XXXXXX");
     const int file = mkstemp(path);
     assert_true(file >= 0);
     FILE *out = fdopen(file, "w");
