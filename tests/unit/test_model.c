@@ -21,6 +21,8 @@
 
 #include "model.h"
 
+#include <halage/plan.h>
+
 static char text[1024];
 
 static const struct sim_model *model(const char *name)
@@ -235,6 +237,85 @@ static void layouts_have_the_caches_shape(void **state)
     assert_non_null(strstr(text, "page_tokens"));
 }
 
+#define SLICES 4096u
+#define PAGES  10u
+
+static void build_plan(const struct sim_model *m, uint32_t source_tp, uint32_t target_tp,
+                       enum hlg_arrangement arrangement, struct hlg_slice *slices,
+                       struct hlg_plan *plan)
+{
+    struct hlg_layout source;
+    struct hlg_layout target;
+    struct hlg_refusal why;
+    assert_int_equal(
+        sim_model_layout(m, SIM_BF16, source_tp, 1, 16, arrangement, 0, &source, text, sizeof text),
+        0);
+    assert_int_equal(
+        sim_model_layout(m, SIM_BF16, target_tp, 1, 16, arrangement, 0, &target, text, sizeof text),
+        0);
+    assert_int_equal(hlg_plan_build(plan, slices, SLICES, &source, &target, &why), 0);
+}
+
+/* C15 again, on the wire: the plan moves tokens x bytes of a token x copies at the decoder. */
+static void plans_move_the_cache(void **state)
+{
+    static const uint32_t tps[] = {4, 8};
+    static struct hlg_slice slices[SLICES];
+    (void)state;
+    for (uint32_t i = 0; i < 13 * 8; i++) {
+        const struct sim_model *const m = sim_model_at(i / 8);
+        const uint32_t target_tp = tps[i % 2];
+        struct hlg_plan plan;
+        uint64_t bytes = 0;
+        build_plan(m, tps[i / 2 % 2], target_tp, i / 4 % 2 == 0 ? HLG_HND : HLG_NHD, slices, &plan);
+        for (uint32_t s = 0; s < plan.slice_count; s++) {
+            for (uint32_t layer = 0; hlg_plan_uses(&plan, &slices[s], 0) && layer < m->layers;
+                 layer++) {
+                bytes += hlg_plan_moves_layer(&plan, &slices[s], layer)
+                             ? (uint64_t)PAGES * slices[s].bytes * slices[s].count
+                             : 0;
+            }
+        }
+        const uint64_t copies = hlg_max_u32(1, target_tp / m->kv_heads);
+        const uint64_t token = m->layers * sim_model_kv_bytes_per_layer(m, SIM_BF16);
+        assert_int_equal(bytes, PAGES * 16 * token * copies);
+    }
+}
+
+/* Writes of a page and plane at one decode rank, as in the golden vectors for resharding. */
+static void plans_need_the_known_writes(void **state)
+{
+    static const struct {
+        const char *name;
+        uint32_t source_tp;
+        uint32_t target_tp;
+        uint32_t hnd;
+        uint32_t nhd;
+    } golden[] = {
+        {"Llama-3.1-8B", 4, 4, 1, 1},     {"Llama-3.1-8B", 4, 8, 1, 16},
+        {"Llama-3.1-8B", 8, 4, 2, 32},    {"Qwen3-235B-A22B", 4, 8, 1, 1},
+        {"Qwen3-235B-A22B", 8, 4, 1, 1},  {"Qwen3-235B-A22B", 8, 8, 1, 1},
+        {"Qwen3-235B-A22B", 2, 8, 1, 16}, {"Qwen3-235B-A22B", 8, 2, 2, 32},
+        {"Qwen3-8B", 16, 8, 1, 1},        {"Qwen3-8B", 8, 16, 1, 1},
+        {"DeepSeek-R1", 8, 8, 1, 1},      {"DeepSeek-R1", 4, 16, 1, 1},
+    };
+    static struct hlg_slice slices[SLICES];
+    (void)state;
+    for (size_t i = 0; i < 2 * sizeof golden / sizeof golden[0]; i++) {
+        const struct sim_model *const m = model(golden[i / 2].name);
+        const uint32_t planes = m->attention == SIM_ATTENTION_MLA ? 1 : 2;
+        const uint32_t writes = i % 2 == 0 ? golden[i / 2].hnd : golden[i / 2].nhd;
+        const uint32_t pages[] = {PAGES};
+        struct hlg_plan plan;
+        build_plan(m, golden[i / 2].source_tp, golden[i / 2].target_tp,
+                   i % 2 == 0 ? HLG_HND : HLG_NHD, slices, &plan);
+        for (uint32_t rank = 0; rank < golden[i / 2].target_tp; rank++) {
+            assert_int_equal(hlg_plan_pieces(&plan, 0, rank, pages, HLG_NONE),
+                             (uint64_t)m->layers * planes * PAGES * writes);
+        }
+    }
+}
+
 static void dtypes_have_names(void **state)
 {
     (void)state;
@@ -340,6 +421,8 @@ int main(void)
         cmocka_unit_test(ranks_hold_the_model),
         cmocka_unit_test(layouts_are_accepted),
         cmocka_unit_test(layouts_have_the_caches_shape),
+        cmocka_unit_test(plans_move_the_cache),
+        cmocka_unit_test(plans_need_the_known_writes),
         cmocka_unit_test(dtypes_have_names),
         cmocka_unit_test(impossible_models_are_refused),
         cmocka_unit_test(derived_values_are_the_catalogues),
