@@ -19,7 +19,7 @@ enum sim_moment {
     SIM_READY,     /* signal: the decode engine knows */
     SIM_STEPPED,   /* batch wait: its first decode step begins */
     SIM_FIRST,     /* first step: the first token is out */
-    SIM_FINISHED,
+    SIM_FINISHED,  /* it left the system: its last token is out, or it failed or was refused */
     SIM_MOMENTS
 };
 #define SIM_TTFT_PARTS 9u /* SIM_FIRST - SIM_ARRIVED */
@@ -50,5 +50,6 @@ struct sim_record {
 
 const char *sim_part_name(uint32_t part);     /* 0 <= part < SIM_TTFT_PARTS */
 const char *sim_moment_name(uint32_t moment); /* 0 <= moment < SIM_MOMENTS */
+const char *sim_outcome_name(uint32_t outcome);
 
 #endif

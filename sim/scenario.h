@@ -14,6 +14,8 @@
 
 #include <halage/layout.h>
 
+#include <stdio.h>
+
 #define SIM_FAULTS_MAX 64u
 #define SIM_PATH_MAX   512u
 #define SIM_GPUS_MAX   64u   /* of a node */
@@ -124,12 +126,16 @@ enum sim_trace_kind {
 struct sim_traffic {
     enum sim_trace_kind kind;
     struct sim_workload_config drawn; /* its cdfs point into `cdfs` */
-    struct sim_cdf *cdfs[2];          /* prompt, output; owned */
+    struct sim_cdf *cdfs[2];          /* prompt, output; owned; NULL unless empirical */
+    char cdf_path[2][SIM_PATH_MAX];   /* whence: "" for none */
     char format[16];                  /* of a trace: azure, mooncake, ... */
     char path[SIM_PATH_MAX];
-    char lengths_path[SIM_PATH_MAX]; /* servegen */
-    uint32_t count_max;              /* 0: all */
-    double speed;                    /* a trace's time runs so much faster: 1 */
+    char lengths_path[SIM_PATH_MAX]; /* servegen, as the next three; `path` then has the rates */
+    hlg_time begin_ns; /* windows that begin in [begin, limit) are taken: whole seconds */
+    hlg_time limit_ns;
+    hlg_time period_ns; /* a row of rates holds so long */
+    uint32_t count_max; /* of a trace; 0: all */
+    double speed;       /* a trace's time runs so much faster: 1 */
 };
 
 struct sim_measure {
@@ -148,6 +154,8 @@ struct sim_scenario {
     char question[256]; /* that it answers */
     char path[SIM_PATH_MAX];
     uint64_t seed;
+    char node[32];             /* preset that hardware came from; "": none */
+    char config[SIM_PATH_MAX]; /* Hugging Face file that the model came from; "": the catalogue */
     struct sim_model model;
     enum sim_serving serving;
     struct sim_prefill prefill;     /* disaggregated */
@@ -169,7 +177,8 @@ void sim_scenario_default(struct sim_scenario *scenario);
 /*
  * Read a scenario file. What it leaves out has the default's value.
  *
- * overrides  [override_count] "key.path=value", as on the command line; applied last
+ * overrides  [override_count] "key.path=value", as on the command line; applied last, in order.
+ *            Lists: "decode.accept=[0.8, 0.5]", "faults.0.at=3s", "faults=[]"
  * text       [capacity] on error one sentence naming file, key, value and remedy
  *
  * Returns 0, -HLG_EINVAL or -HLG_EIO. Release with sim_scenario_fini().
@@ -177,6 +186,54 @@ void sim_scenario_default(struct sim_scenario *scenario);
 int sim_scenario_read(struct sim_scenario *scenario, const char *path, const char *const *overrides,
                       uint32_t override_count, char *text, size_t capacity);
 void sim_scenario_fini(struct sim_scenario *scenario);
+
+#define SIM_SWEEP_AXES_MAX      8u
+#define SIM_SWEEP_ENTRIES_MAX   256u /* of an axis */
+#define SIM_SWEEP_OVERRIDES_MAX 64u  /* of a point of the grid, over all axes */
+#define SIM_SWEEP_POINTS_MAX    100000u
+
+/* One axis of a grid: each entry is a list of overrides, made together. */
+struct sim_sweep_axis {
+    char name[64]; /* of the key, or what the file calls it */
+    char **texts;  /* [entry_count] "key=value", several with a space between */
+    uint32_t entry_count;
+    char **overrides; /* [override_count] "key=value" of all entries, in order */
+    uint32_t *begins; /* [entry_count + 1] an entry's first override */
+};
+
+/* The `sweep:` section of a scenario: a grid of overrides. */
+struct sim_sweep {
+    struct sim_sweep_axis axes[SIM_SWEEP_AXES_MAX];
+    uint32_t axis_count;
+    uint32_t point_count; /* product of the entries; 0: there is no sweep */
+};
+
+/*
+ * Read the grid that a scenario file, or the nearest one that it extends, describes:
+ *
+ *   sweep:
+ *     - key: decode.nodes
+ *       values: [1, 2, 3]
+ *     - name: transfer
+ *       cases: ["prefill.layerwise=true", "prefill.layerwise=false prefill.forwards=1"]
+ *
+ * Every key is known and every value good for it; whether a point can be run, sim_scenario_check()
+ * says of the scenario that is read with its overrides. Returns 0, -HLG_EINVAL, -HLG_EIO or
+ * -HLG_ENOMEM with a sentence. Release with sim_sweep_fini().
+ */
+int sim_scenario_sweep(const char *path, struct sim_sweep *sweep, char *text, size_t capacity);
+void sim_sweep_fini(struct sim_sweep *sweep);
+
+/* Add an axis to a sweep that was read, or is all zero. On an error *sweep is as it was. */
+int sim_sweep_add(struct sim_sweep *sweep, const char *name, const char *const *texts,
+                  uint32_t entry_count, char *text, size_t capacity);
+
+/* Which entry of an axis a point has; the last axis turns fastest. */
+uint32_t sim_sweep_entry(const struct sim_sweep *sweep, uint32_t point, uint32_t axis);
+
+/* Overrides of a point, for sim_scenario_read(). Returns how many. They live as long as the sweep. */
+uint32_t sim_sweep_point(const struct sim_sweep *sweep, uint32_t point,
+                         const char *overrides[SIM_SWEEP_OVERRIDES_MAX]);
 
 /*
  * Whether it can be run: numbers in range, model fits (else the missing GiB), TP that the plan takes, one
@@ -186,10 +243,27 @@ void sim_scenario_fini(struct sim_scenario *scenario);
 int sim_scenario_check(const struct sim_scenario *scenario, uint64_t kv_tokens[2], char *text,
                        size_t capacity);
 
+/* For all who need the same of an engine: its cost model; KV tokens of a DP rank, those that the
+ * scenario says or those that fit; its KV layout with page counts for so many tokens. Each returns 0 or
+ * an error with a sentence. Release the cost with sim_cost_destroy(). */
+int sim_scenario_cost(const struct sim_scenario *scenario, const struct sim_engine *engine,
+                      struct sim_cost **cost, char *text, size_t capacity);
+int sim_scenario_kv_tokens(const struct sim_engine *engine, const struct sim_cost *cost,
+                           uint64_t *tokens, char *text, size_t capacity);
+int sim_scenario_layout(const struct sim_scenario *scenario, const struct sim_engine *engine,
+                        uint64_t kv_tokens, struct hlg_layout *layout, char *text, size_t capacity);
+
 /* Digest over all fields that a run depends on. */
 uint64_t sim_scenario_digest(const struct sim_scenario *scenario);
 
-/* Draw or read its requests; a trace's path is taken from the scenario's directory, then HALAGE_DATA. */
+/*
+ * Write a scenario file: every key with its value, and if `comments` what it means. Read back, it is
+ * equal. The sweep is not written. Returns 0 or -HLG_EIO.
+ */
+int sim_scenario_write(const struct sim_scenario *scenario, bool comments, FILE *file);
+
+/* Draw or read its requests; a trace's path is taken from the scenario's directory, then HALAGE_DATA.
+ * Release with sim_workload_fini(). */
 int sim_scenario_workload(const struct sim_scenario *scenario, struct sim_workload *workload,
                           char *text, size_t capacity);
 

@@ -33,6 +33,7 @@ struct hlg_channel_ops {
 /* First member of every backend's own struct. */
 struct hlg_channel {
     const struct hlg_channel_ops *ops;
+    uint32_t tag; /* the caller's own; backends leave it alone */
 };
 
 #endif

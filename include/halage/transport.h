@@ -142,6 +142,15 @@ struct hlg_transport_ops {
 /* First member of every backend's own struct. */
 struct hlg_transport {
     const struct hlg_transport_ops *ops;
+    uint32_t tag; /* the caller's own; backends leave it alone */
+};
+
+struct hlg_channel;
+
+/* One of the two; the other is NULL. */
+struct hlg_ready {
+    struct hlg_transport *transport; /* has something to poll, or room again */
+    struct hlg_channel *channel;     /* has something to receive, or room again */
 };
 
 /*
@@ -149,6 +158,13 @@ struct hlg_transport {
  * (lane, rail, fence domain).
  */
 struct hlg_fabric {
+    /*
+     * NULL where a backend cannot tell: then all must be looked at. Pops what has news for this node:
+     * an endpoint, or a channel where the backend makes those too (then it must make all of them).
+     * Each is listed once at a time; one that poll or receive leaves something in is listed again.
+     * Returns false when there is none.
+     */
+    bool (*ready)(struct hlg_fabric *fabric, struct hlg_ready *ready);
     int (*open)(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
                 struct hlg_transport **out);
     /* Capabilities of the endpoints that open would make. */

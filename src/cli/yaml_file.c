@@ -6,12 +6,14 @@
 #include <halage/base.h>
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define KEY_BYTES 64u
-#define DEPTH_MAX 8u
+#define KEY_BYTES   64u
+#define DEPTH_MAX   8u
+#define PLACE_BYTES 24u
 
 /* What the log said of the first error. */
 struct report {
@@ -76,11 +78,32 @@ static const cyaml_schema_value_t *find_schema(const struct report *report,
     return schema;
 }
 
+/* "line 3: ", or nothing where it is not known. */
+static void print_line(const struct report *report, const char *file, const char *key,
+                       char place[static PLACE_BYTES])
+{
+    char path[(DEPTH_MAX + 1) * KEY_BYTES] = "";
+    size_t used = 0;
+    for (uint32_t depth = report->depth; depth > 0; depth--) {
+        used += (size_t)snprintf(path + used, sizeof path - used, "%s%s", used == 0 ? "" : ".",
+                                 report->keys[depth - 1]);
+    }
+    if (key != NULL) {
+        (void)snprintf(path + used, sizeof path - used, "%s%.63s", used == 0 ? "" : ".", key);
+    }
+    const uint32_t line = yaml_file_line(file, path);
+    place[0] = '\0';
+    if (line != 0) {
+        (void)snprintf(place, PLACE_BYTES, "line %" PRIu32 ": ", line);
+    }
+}
+
 static void print_unknown(const struct report *report, const cyaml_schema_value_t *schema,
                           const char *file, const char *key, char *error, size_t capacity)
 {
     const cyaml_schema_value_t *around = find_schema(report, schema);
-    char valid[512] = "";
+    char valid[1024] = "";
+    char place[PLACE_BYTES];
     size_t used = 0;
     around = around == NULL ? NULL : entry_of(around);
     for (const cyaml_schema_field_t *field =
@@ -90,8 +113,9 @@ static void print_unknown(const struct report *report, const cyaml_schema_value_
             snprintf(valid + used, sizeof valid - used, "%s%s", used == 0 ? "" : ", ", field->key);
         used += bytes > 0 ? (size_t)bytes : 0;
     }
-    (void)snprintf(error, capacity, "%s: unknown key '%.60s'%s%s; valid keys: %s", file, key,
-                   report->depth > 0 ? " in " : "", report->depth > 0 ? report->keys[0] : "",
+    print_line(report, file, key, place);
+    (void)snprintf(error, capacity, "%s: %sunknown key '%.60s'%s%s; valid keys: %s", file, place,
+                   key, report->depth > 0 ? " in " : "", report->depth > 0 ? report->keys[0] : "",
                    valid);
 }
 
@@ -103,12 +127,14 @@ static void print_shape(const struct report *report, const cyaml_schema_value_t 
                           strstr(report->line, "Expecting SEQUENCE") == NULL;
     const cyaml_schema_value_t *wanted = in_entry ? entry_of(value) : value;
     const char *shape = "one value";
+    char place[PLACE_BYTES];
     if (wanted != NULL && wanted->type == CYAML_SEQUENCE) {
         shape = "a list, such as [a, b]";
     } else if (wanted != NULL && wanted->type == CYAML_MAPPING) {
         shape = "keys with values, one a line";
     }
-    (void)snprintf(error, capacity, "%s: %s%s: the wrong shape; write %s", file,
+    print_line(report, file, NULL, place);
+    (void)snprintf(error, capacity, "%s: %s%s%s: the wrong shape; write %s", file, place,
                    report->depth > 0 ? report->keys[0] : "the file", in_entry ? ", an entry" : "",
                    shape);
 }

@@ -9,7 +9,7 @@
 #include <stddef.h>
 
 /* Room for every error of yaml_file_load(). Longer words from the file are cut. */
-#define YAML_FILE_ERROR_BYTES 1024u
+#define YAML_FILE_ERROR_BYTES 2048u
 
 /*
  * Load a file.
@@ -23,6 +23,12 @@
  */
 int yaml_file_load(const char *file, const cyaml_schema_value_t *schema, void **data, char *error,
                    size_t capacity);
+
+/*
+ * Line of a key by its path, such as "traffic.arrivals.rate" or "faults.1.at", counted from 1. 0 when it
+ * cannot be told: the key is not there, is there twice, or stands in braces over several lines.
+ */
+uint32_t yaml_file_line(const char *file, const char *path);
 
 void yaml_file_free(const cyaml_schema_value_t *schema, void *data);
 

@@ -1,9 +1,5 @@
 #include "post.h"
 
-/* Bytes that one peer may send before the next one's turn: some large pages, a fraction of a
- * millisecond on a 400 Gbit/s rail. */
-#define TURN_BYTES (256u << 10)
-
 uint32_t post_word(const struct hlg_prefill *p, uint32_t pool, uint32_t rank)
 {
     const struct hlg_layout *layout = &p->config.layout;
@@ -65,8 +61,9 @@ void post_wake(struct hlg_prefill *p)
 
 /* ---- queues of cursors -------------------------------------------------------------------- */
 
-static void list_append(struct hlg_prefill *p, struct queue *q, uint32_t index)
+static void list_append(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t index)
 {
+    struct queue *q = queue_of(p, lane, peer);
     struct cursor *cursor = &p->cursors[index];
 
     HLG_ASSERT(!cursor->listed);
@@ -79,6 +76,7 @@ static void list_append(struct hlg_prefill *p, struct queue *q, uint32_t index)
         p->cursors[q->tail].next = index;
     }
     q->tail = index;
+    p->lanes[lane].busy[peer / 64] |= 1ull << (peer % 64);
 }
 
 static void list_remove(struct hlg_prefill *p, struct queue *q, uint32_t index)
@@ -133,7 +131,7 @@ void post_chunk(struct hlg_prefill *p, uint32_t index)
         *cursor = (struct cursor){.slice = plan->slice_begin[first + k]};
         if (cursor_seek(cursor, chunk, plan, first + k, r->offset)) {
             uint32_t lane = r->source_pool * p->ranks + k;
-            list_append(p, queue_of(p, lane, r->peer), index * p->ranks + k);
+            list_append(p, lane, r->peer, index * p->ranks + k);
             chunk->cursors++;
         }
     }
@@ -153,7 +151,10 @@ static void op_free(struct hlg_prefill *p, uint32_t index)
     *op = (struct op){.request = HLG_NONE, .next = p->op_free};
     p->op_free = index;
     p->op_free_count++;
-    post_wake(p);
+    if (p->op_wanted) {
+        p->op_wanted = false;
+        post_wake(p);
+    }
 }
 
 void post_remove(struct hlg_prefill *p, uint32_t request)
@@ -203,8 +204,23 @@ static uint32_t find_ready(const struct hlg_prefill *p, const struct queue *q, u
     return HLG_NONE;
 }
 
-/* Point an operation at the run of pages under a cursor, and move the cursor past it. Returns whether
- * the cursor has more. */
+/*
+ * Where the share of a run that begins at `page` ends: the rails of a lane share each run of `count`
+ * pages. Shares differ by a page at most, and `phase` says which are the larger ones, so that no rail
+ * gets more run after run.
+ */
+static uint32_t share_limit(uint32_t page, uint32_t count, uint32_t rails, uint32_t phase)
+{
+    HLG_ASSERT(page < count && phase < rails);
+    const uint64_t begin = (uint64_t)rails * (page + 1ull) - phase;
+    const uint64_t share = begin / count + (begin % count != 0);
+
+    /* floor: share k ends at page (k * count + phase) / rails */
+    return (uint32_t)hlg_min_u64((share * count + phase) / rails, count);
+}
+
+/* Point an operation at a share of the run of pages under a cursor, and move the cursor past it.
+ * Returns whether the cursor has more. */
 static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
 {
     struct cursor *cursor = &p->cursors[index];
@@ -217,6 +233,9 @@ static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
     const struct block *block = &p->blocks.blocks[cursor->block];
     uint32_t at = (span->begin - r->asked[slice->group].begin + cursor->page) % HLG_BLOCK_PAGES;
     uint32_t position = cursor->position;
+    uint32_t share =
+        share_limit(cursor->page, span->count, p->config.rails, position % p->config.rails) -
+        cursor->page;
 
     *op = (struct op){
         .request = chunk->request,
@@ -229,7 +248,7 @@ static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
         .slice = slice,
         .source_pages = &block->source[at],
         .target_pages = &block->target[at],
-        .page_count = hlg_min_u32(span->count - cursor->page, HLG_BLOCK_PAGES - at),
+        .page_count = hlg_min_u32(share, HLG_BLOCK_PAGES - at),
     };
     op->total = op->page_count * slice->count;
     cursor->page += op->page_count;
@@ -247,7 +266,11 @@ static uint32_t make_op(struct hlg_prefill *p, uint32_t lane, uint32_t peer)
     struct queue *q = queue_of(p, lane, peer);
     uint32_t cursor = find_ready(p, q, lane);
 
-    if (cursor == HLG_NONE || p->op_free == HLG_NONE) {
+    if (cursor == HLG_NONE) {
+        return HLG_NONE;
+    }
+    if (p->op_free == HLG_NONE) {
+        p->op_wanted = true;
         return HLG_NONE;
     }
     uint32_t index = p->op_free;
@@ -256,9 +279,12 @@ static uint32_t make_op(struct hlg_prefill *p, uint32_t lane, uint32_t peer)
     p->op_free_count--;
     bool more = fill_op(p, op, cursor);
     p->requests[op->request].op_count++;
+    if (more && p->config.rails > 1 && p->cursors[cursor].page > 0) {
+        return index; /* the run's next share is the next rail's */
+    }
     list_remove(p, q, cursor);
     if (more) {
-        list_append(p, q, cursor); /* behind the peer's other requests */
+        list_append(p, lane, peer, cursor); /* behind the peer's other requests */
     } else {
         struct chunk *chunk = &p->chunks[cursor / p->ranks];
         chunk->cursors--;
@@ -278,11 +304,12 @@ static uint32_t allowed(const struct hlg_prefill *p, const struct op *op)
     uint64_t limit = w->credited + p->sessions.peers[op->peer].window_pieces;
     uint64_t room = limit > w->posted ? limit - w->posted : 0;
 
-    uint64_t rest = TURN_BYTES - p->lanes[op->lane].served;
-    uint32_t turn = hlg_max_u32((uint32_t)(rest / op->slice->bytes), 1); /* floor: not beyond it */
-    uint32_t left = hlg_min_u32(op->total - op->taken, turn);
+    uint64_t rest = p->config.limits.turn_bytes - p->lanes[op->lane].served;
+    uint64_t turn = rest / op->slice->bytes; /* floor: not beyond it */
+    uint64_t left = op->total - op->taken;
 
-    return (uint32_t)(room < left ? room : left);
+    left = turn == 0 ? 1 : hlg_min_u64(left, turn);
+    return (uint32_t)hlg_min_u64(room, left);
 }
 
 static bool offer(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t rail,
@@ -327,6 +354,35 @@ static bool offer(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t 
     return true;
 }
 
+/* The first busy peer from the one whose turn it is on, or HLG_NONE. */
+static uint32_t next_busy(const struct hlg_prefill *p, const struct lane *lane)
+{
+    const uint32_t words = (uint32_t)post_words(p->config.limits.peers_max);
+    const uint32_t first = lane->turn / 64;
+    uint64_t word = lane->busy[first] & (UINT64_MAX << (lane->turn % 64));
+
+    for (uint32_t i = 0; i <= words; i++) {
+        if (word != 0) {
+            return (first + i) % words * 64 + (uint32_t)__builtin_ctzll(word);
+        }
+        word = lane->busy[(first + i + 1) % words];
+    }
+    return HLG_NONE;
+}
+
+/* Nothing of a peer can be offered now: it is not busy if nothing is queued either. */
+static void rest(struct hlg_prefill *p, uint32_t index, uint32_t peer)
+{
+    bool busy = queue_of(p, index, peer)->head != HLG_NONE;
+
+    for (uint32_t rail = 0; !busy && rail < p->config.rails; rail++) {
+        busy = link_of(p, index, peer, rail)->op != HLG_NONE;
+    }
+    if (!busy) {
+        p->lanes[index].busy[peer / 64] &= ~(1ull << (peer % 64));
+    }
+}
+
 int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
 {
     HLG_ASSERT(index < p->lane_count);
@@ -336,7 +392,14 @@ int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
         return 0;
     }
     for (uint32_t i = 0; i < p->config.limits.peers_max; i++) {
-        uint32_t peer = lane->turn;
+        uint32_t peer = next_busy(p, lane);
+        if (peer == HLG_NONE) {
+            break;
+        }
+        if (peer != lane->turn) {
+            lane->turn = peer;
+            lane->served = 0;
+        }
         for (uint32_t k = 0; sessions_up(&p->sessions, peer) && k < p->config.rails; k++) {
             uint32_t rail = (lane->rail + k) % p->config.rails;
             if (offer(p, index, peer, rail, action)) {
@@ -344,6 +407,7 @@ int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
                 return 1;
             }
         }
+        rest(p, index, peer);
         lane->turn = (peer + 1) % p->config.limits.peers_max;
         lane->served = 0;
     }
@@ -404,7 +468,7 @@ int post_taken(struct hlg_prefill *p, const struct hlg_event_taken *e)
     window_of(p, op->peer, op->target_lane, op->target_rail)->posted += e->pieces;
     link->parked = e->pieces < p->offered_pieces;
     lane->served += bytes;
-    if (lane->served >= TURN_BYTES) {
+    if (lane->served >= p->config.limits.turn_bytes) {
         lane->served = 0;
         lane->turn = (op->peer + 1) % p->config.limits.peers_max;
     }
@@ -488,11 +552,14 @@ static uint32_t check_queues(const struct hlg_prefill *p)
     uint32_t listed = 0;
 
     for (uint32_t i = 0; i < p->lane_count * p->config.limits.peers_max; i++) {
+        const uint32_t peer = i % p->config.limits.peers_max;
+        const struct lane *lane = &p->lanes[i / p->config.limits.peers_max];
         uint32_t before = HLG_NONE;
+        HLG_ASSERT(p->queues[i].head == HLG_NONE || (lane->busy[peer / 64] >> peer % 64 & 1) != 0);
         for (uint32_t c = p->queues[i].head; c != HLG_NONE; c = p->cursors[c].next) {
             const struct prefill_request *r = &p->requests[p->chunks[c / p->ranks].request];
             HLG_ASSERT(p->cursors[c].listed && p->cursors[c].before == before);
-            HLG_ASSERT(r->peer == i % p->config.limits.peers_max);
+            HLG_ASSERT(r->peer == peer);
             HLG_ASSERT(r->state >= PREFILL_ADMITTED && r->state <= PREFILL_CONTEXT);
             before = c;
             listed++;
@@ -525,6 +592,7 @@ void post_check(const struct hlg_prefill *p)
         HLG_ASSERT(op->done + op->failed < op->total); /* or it would be free */
         bool current = link_of(p, op->lane, op->peer, op->rail)->op == i;
         HLG_ASSERT(current == (op->taken < op->total));
+        HLG_ASSERT(!current || (p->lanes[op->lane].busy[op->peer / 64] >> op->peer % 64 & 1) != 0);
     }
     HLG_ASSERT(ops + p->op_free_count == p->config.limits.ops_max);
 }

@@ -125,9 +125,9 @@ class Plan(unittest.TestCase):
     def test_bad_files_are_named_with_key_value_and_remedy(self):
         good = layout()
         cases = [
-            ("tpp: 4\n", f"unknown key 'tpp'; valid keys: {LAYOUT_KEYS}"),
+            ("tpp: 4\n", f"line 1: unknown key 'tpp'; valid keys: {LAYOUT_KEYS}"),
             (layout(group="{head: 8}"), f"unknown key 'head' in groups; valid keys: {GROUP_KEYS}"),
-            (layout(tp="[1]"), "tp: the wrong shape; write one value"),
+            (layout(tp="[1]"), "line 1: tp: the wrong shape; write one value"),
             (layout(tp="eight"), "tp: 'eight': write a whole number below 2^32"),
             (layout(tp="-1"), "tp: '-1': write a whole number below 2^32"),
             (layout(tp="4294967296"), "tp: '4294967296': write a whole number below 2^32"),

@@ -62,6 +62,7 @@ void pair_limits(struct hlg_limits *limits)
                                   .prompt_bytes_max = 64,
                                   .message_bytes_max = FRAME_BYTES_MAX,
                                   .window_pieces = 64,
+                                  .turn_bytes = 256u << 10,
                                   .lease_ns = 30 * HLG_NS_PER_S,
                                   .heartbeat_ns = 5 * HLG_NS_PER_S,
                                   .fence_ns = 10 * HLG_NS_PER_S};

@@ -361,10 +361,13 @@ static void a_layer_is_early_only_when_all_its_writes_are(void **state)
         assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, TOKENS - 1), 0);
         assert_int_equal(pair_tick(p, PREFILL, 0, 1, 1), 0);
         assert_true(next_write(p, 0, &first));
-        take(p, first.op, 1);
-        assert_true(next_write(p, 0, &second));
-        assert_int_not_equal(first.rail, second.rail);
-        take(p, second.op, 2);
+        assert_int_equal(first.piece_limit, 1); /* its rail's share */
+        take(p, first.op, 0);
+        for (uint32_t i = 0; i < 3; i++) {
+            assert_true(next_write(p, 0, &second));
+            assert_int_not_equal(first.rail, second.rail);
+            take(p, second.op, 1);
+        }
         hlg_prefill_stats(p->sides[PREFILL].prefill, &stats);
         assert_int_equal(stats.layers_early + stats.layers_late, 0);
         if (late == 1) {
@@ -630,6 +633,81 @@ static void a_parked_peer_blocks_neither_peers_nor_rails(void **state)
     pair_close(p);
 }
 
+/* Pages of the run that each rail was offered first, when all is taken at once. */
+static uint32_t share_run(struct pair *p, uint32_t rails, uint64_t *pages)
+{
+    struct hlg_action_write write;
+    uint32_t writes = 0;
+
+    memset(pages, 0, rails * sizeof *pages);
+    while (next_write(p, 0, &write)) {
+        pages[write.rail] += write.page_count;
+        take(p, write.op, write.piece_limit);
+        writes++;
+    }
+    return writes;
+}
+
+/* However long a turn is, the rails of a lane share each run: after one layer they differ by a page at
+ * most for each plane, and after all layers none is ahead for good. */
+static void rails_share_each_run(void **state)
+{
+    (void)state;
+    for (uint32_t rails = 1; rails <= 2; rails++) {
+        for (uint32_t turn = 0; turn < 2; turn++) {
+            struct hlg_prefill_config config;
+            uint64_t pages[2] = {0};
+            uint64_t sums[2] = {0};
+
+            pair_config(&config);
+            config.rails = rails;
+            config.limits.turn_bytes = turn == 0 ? 256u << 10 : UINT64_MAX;
+            config.limits.ops_max = 64;
+            struct pair *p = pair_simple(&config);
+            p->hold_writes = true;
+            hlg_handle request = admitted(p, &(struct pair_ask){.tokens = 29}); /* 7 pages */
+            assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, 28), 0);
+            for (uint32_t layer = 1; layer <= config.layout.layers; layer++) {
+                assert_int_equal(pair_tick(p, PREFILL, 0, 1, layer), 0);
+                assert_int_equal(share_run(p, rails, pages), 2 * rails);
+                assert_int_equal(pages[0] + pages[1], 2 * 7);
+                assert_true(rails == 1 || (pages[0] >= 6 && pages[0] <= 8));
+                sums[0] += pages[0];
+                sums[1] += pages[1];
+            }
+            assert_true(rails == 1 || sums[0] == sums[1]);
+            assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 1), 0);
+            pair_close(p);
+        }
+    }
+}
+
+/* With a turn without end a run of one peer is one write, as a simulator wants it. */
+static void a_long_turn_takes_a_run_whole(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_action_write write;
+
+    (void)state;
+    for (uint32_t longer = 0; longer < 2; longer++) {
+        pair_config(&config);
+        config.layout.groups[0].head_bytes = 16384; /* 128 KiB a page and plane */
+        config.limits.turn_bytes = longer != 0 ? UINT64_MAX : config.limits.turn_bytes;
+        struct pair *p = pair_simple(&config);
+        p->hold_writes = true;
+        hlg_handle request = admitted(p, &(struct pair_ask){.tokens = 29});
+        assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, 28), 0);
+        assert_int_equal(pair_tick(p, PREFILL, 0, 1, 1), 0);
+        assert_true(next_write(p, 0, &write));
+        assert_int_equal(write.piece_limit - write.piece_begin, longer != 0 ? 7 : 2);
+        take(p, write.op, 0);
+        p->hold_writes = false;
+        pair_close(p);
+    }
+    config.limits.turn_bytes = 0;
+    assert_int_equal(hlg_prefill_size(&config), 0);
+}
+
 static void nonsense_of_a_transport_is_refused(void **state)
 {
     struct pair *p = open_simple();
@@ -776,7 +854,7 @@ static void a_peer_waits_for_no_more_than_a_turn(void **state)
 {
     enum {
         TURN = 256 << 10
-    }; /* of post.c */
+    }; /* of hlg_limits_default and pair_limits */
     struct hlg_prefill_config config;
     struct hlg_action_write write;
     uint64_t left[2] = {0};
@@ -1380,6 +1458,8 @@ int main(void)
         cmocka_unit_test(any_share_that_is_taken_sends_all_exactly_once),
         cmocka_unit_test(runs_of_a_page_are_sent_exactly_once),
         cmocka_unit_test(a_parked_peer_blocks_neither_peers_nor_rails),
+        cmocka_unit_test(rails_share_each_run),
+        cmocka_unit_test(a_long_turn_takes_a_run_whole),
         cmocka_unit_test(nonsense_of_a_transport_is_refused),
         cmocka_unit_test(the_window_is_used_up_exactly),
         cmocka_unit_test(credit_that_makes_no_sense_ends_the_session),

@@ -10,9 +10,6 @@
 
 #define PS_PER_NS 1000u
 
-/* Pause before immediates that found the target's queue full are offered again. */
-#define HELD_NS 1000u
-
 static uint32_t index_of(const struct hlg_simgrid *sim, const struct batch *b)
 {
     return hlg_u32((uint64_t)(b - sim->batches));
@@ -36,21 +33,67 @@ uint32_t batch_pieces(const struct batch *b)
     return b->write.piece_limit - b->write.piece_begin;
 }
 
+/* A slot has writes_max batches at most, those lost included: the pool is as large. */
+static struct batch *take_batch(struct hlg_simgrid *sim)
+{
+    uint32_t index = sim->batch_free;
+
+    if (index == HLG_NONE) {
+        HLG_ASSERT(sim->batch_fresh < sim->batch_count);
+        index = sim->batch_fresh++;
+    } else {
+        sim->batch_free = sim->batches[index].next;
+    }
+    HLG_ASSERT(sim->batches[index].state == BATCH_FREE);
+    sim->batch_used++;
+    return &sim->batches[index];
+}
+
 static void give_back(struct hlg_simgrid *sim, struct batch *b)
 {
-    HLG_ASSERT(b->state != BATCH_FREE);
+    HLG_ASSERT(b->state != BATCH_FREE && sim->batch_used > 0);
     b->state = BATCH_FREE;
     b->next = sim->batch_free;
     sim->batch_free = index_of(sim, b);
-    sim->batch_free_count++;
+    sim->batch_used--;
+}
+
+static void list(struct hlg_simgrid *sim, struct endpoint *e, struct batch *b)
+{
+    b->before = HLG_NONE;
+    b->after = e->first;
+    e->first = index_of(sim, b);
+    if (b->after != HLG_NONE) {
+        sim->batches[b->after].before = e->first;
+    }
+}
+
+static void unlist(struct hlg_simgrid *sim, struct endpoint *e, const struct batch *b)
+{
+    if (b->before == HLG_NONE) {
+        HLG_ASSERT(e->first == index_of(sim, b));
+        e->first = b->after;
+    } else {
+        sim->batches[b->before].after = b->after;
+    }
+    if (b->after != HLG_NONE) {
+        sim->batches[b->after].before = b->before;
+    }
 }
 
 /* A batch whose source is gone ends at its next happening. */
 static bool is_lost(struct hlg_simgrid *sim, struct batch *b)
 {
+    struct endpoint *e = &sim->endpoints[b->source];
+
     HLG_ASSERT(b->state != BATCH_FREE && b->state != BATCH_QUEUED);
     if (b->state != BATCH_LOST) {
         return false;
+    }
+    HLG_ASSERT(e->lost > 0);
+    e->lost--;
+    if (e->starved && e->state == ENDPOINT_OPEN) {
+        ready_put_endpoint(e);
     }
     give_back(sim, b);
     return true;
@@ -62,13 +105,14 @@ static bool is_lost(struct hlg_simgrid *sim, struct batch *b)
  */
 static hlg_time charge(struct hlg_simgrid *sim, uint32_t nic, uint32_t pieces)
 {
-    uint64_t *free_ps = &sim->ops_ps[nic];
+    uint64_t *free_ps = &sim->nics[nic].ops_ps;
+    const uint64_t op_ps = sim->nodes[sim->nics[nic].node].config.op_ps;
 
     HLG_ASSERT(sim->now < UINT64_MAX / PS_PER_NS / 2); /* 106 days */
     if (*free_ps < sim->now * PS_PER_NS) {
         *free_ps = sim->now * PS_PER_NS;
     }
-    *free_ps += pieces * sim->config.op_ps;
+    *free_ps += pieces * op_ps;
     return *free_ps / PS_PER_NS;
 }
 
@@ -80,15 +124,22 @@ static void send_at(struct hlg_simgrid *sim, struct batch *b, hlg_time when)
 
 static void start_flow(struct hlg_simgrid *sim, struct batch *b, uint32_t nic, double bytes)
 {
-    const double seconds = (double)sim->now * 1e-9;
-
-    /* With no flow under way nothing has moved SimGrid's clock on. */
-    if (sim->flows == 0 && sgx_now() < seconds) {
-        must(sgx_run(seconds));
+    if (sim->flows == 0) {
+        sim->engine_seconds = sgx_now();
+        sim->engine_start = sim->now;
     }
     must(sgx_flow(index_of(sim, b), nic, b->target.nic, bytes));
     sim->flows++;
     b->state = BATCH_FLOW;
+}
+
+/* One way, for bytes as for news. */
+static hlg_time latency(const struct hlg_simgrid *sim, const struct batch *b)
+{
+    const hlg_time source = sim->nodes[sim->endpoints[b->source].self.node].config.latency_ns;
+    const hlg_time target = sim->nodes[b->target.node].config.latency_ns;
+
+    return (source + target) / 2; /* floor: whole nanoseconds */
 }
 
 /* The head of a queue has its turn. */
@@ -99,7 +150,8 @@ static void start(struct hlg_simgrid *sim, struct batch *b)
     const double bytes = (double)pieces * (double)b->write.bytes;
 
     HLG_ASSERT(b->state == BATCH_QUEUED);
-    if (endpoint_find(sim, &b->target) == NULL) {
+    if (endpoint_find(sim, &b->target) == NULL || !sim->nics[nic].up ||
+        !sim->nics[b->target.nic].up) {
         b->status = -HLG_EPEER;
         send_at(sim, b, sim->now);
         return;
@@ -107,7 +159,8 @@ static void start(struct hlg_simgrid *sim, struct batch *b)
     b->ops_end = charge(sim, nic, pieces);
     if (nic == b->target.nic) {
         /* SimGrid has no route from a NIC to itself. */
-        const double span = bytes / sim->config.nic_bandwidth * 1e9;
+        const double whole = sim->nodes[b->target.node].config.nic_bandwidth;
+        const double span = bytes / (whole * sim->nics[nic].factor) * 1e9;
         const hlg_time end = sim->now + (hlg_time)span;
 
         send_at(sim, b, end > b->ops_end ? end : b->ops_end);
@@ -122,24 +175,24 @@ static void start(struct hlg_simgrid *sim, struct batch *b)
 void batch_post(struct endpoint *e, const struct hlg_paged_write *w, uint32_t pieces)
 {
     struct hlg_simgrid *sim = e->sim;
-    const uint32_t index = sim->batch_free;
+    struct batch *b = take_batch(sim);
+    const uint32_t index = index_of(sim, b);
     struct peer *queue = &e->peers[w->peer];
-    struct batch *b;
 
-    HLG_ASSERT(index != HLG_NONE && pieces > 0);
-    b = &sim->batches[index];
-    HLG_ASSERT(b->state == BATCH_FREE);
-    sim->batch_free = b->next;
-    sim->batch_free_count--;
-    memset(b, 0, sizeof(*b));
+    HLG_ASSERT(pieces > 0);
     b->state = BATCH_QUEUED;
     b->source = e->self.slot;
     b->peer = w->peer;
     b->next = HLG_NONE;
+    b->failed = 0;
+    b->status = 0;
+    b->landed = false;
     b->mem_key = e->regions[w->mem].key;
+    b->ops_end = 0;
     b->target = queue->place;
     b->write = *w;
     b->write.piece_limit = w->piece_begin + pieces;
+    list(sim, e, b);
     e->writes++;
     e->pieces += pieces;
     queue->writes++;
@@ -161,7 +214,12 @@ void batch_on_flow(struct hlg_simgrid *sim, uint32_t index)
     HLG_ASSERT(b->state == BATCH_FLOW && sim->flows > 0);
     sim->flows--;
     sim_trace(sim, HAPPENING_FLOW, b->source, b->target.nic, b->write.op);
-    send_at(sim, b, b->ops_end);
+    if (b->ops_end > sim->now) {
+        send_at(sim, b, b->ops_end);
+    } else {
+        b->state = BATCH_SENDING;
+        batch_on_sent(sim, index);
+    }
 }
 
 void batch_on_sent(struct hlg_simgrid *sim, uint32_t index)
@@ -177,7 +235,7 @@ void batch_on_sent(struct hlg_simgrid *sim, uint32_t index)
     HLG_ASSERT(queue->head == index);
     queue->head = b->next;
     b->state = BATCH_SENT;
-    schedule_put(sim, sim->now + sim->config.latency_ns, HAPPENING_LAND, index, 0);
+    schedule_put(sim, sim->now + latency(sim, b), HAPPENING_LAND, index, 0);
     if (queue->head != HLG_NONE) {
         start(sim, &sim->batches[queue->head]);
     }
@@ -240,13 +298,59 @@ static bool deliver(const struct hlg_simgrid *sim, struct endpoint *target, uint
     if (count == 0) {
         return true;
     }
-    if (count > depth - target->unread) {
-        return false;
+    if (target->held_head != HLG_NONE || count > depth - target->unread) {
+        return false; /* in order, so that none waits for ever */
     }
     HLG_ASSERT(target->imm_count < depth);
     target->imms[(target->imm_head + target->imm_count++) % depth] = (struct imm_entry){imm, count};
     target->unread += count;
+    ready_put_endpoint(target);
     return true;
+}
+
+static void hold(struct hlg_simgrid *sim, struct endpoint *target, struct batch *b)
+{
+    const uint32_t index = index_of(sim, b);
+
+    b->state = BATCH_HELD;
+    b->next = HLG_NONE;
+    if (target->held_head == HLG_NONE) {
+        target->held_head = index;
+    } else {
+        sim->batches[target->held_tail].next = index;
+    }
+    target->held_tail = index;
+}
+
+static void let_go(struct hlg_simgrid *sim, struct batch *b)
+{
+    struct endpoint *target = &sim->endpoints[b->target.slot];
+    const uint32_t index = index_of(sim, b);
+    uint32_t before = HLG_NONE;
+
+    for (uint32_t i = target->held_head; i != index; i = sim->batches[i].next) {
+        HLG_ASSERT(i != HLG_NONE);
+        before = i;
+    }
+    if (before == HLG_NONE) {
+        target->held_head = b->next;
+    } else {
+        sim->batches[before].next = b->next;
+    }
+    target->held_tail = target->held_tail == index ? before : target->held_tail;
+}
+
+void batch_on_room(struct endpoint *e)
+{
+    struct hlg_simgrid *sim = e->sim;
+
+    for (uint32_t index = e->held_head; index != HLG_NONE; index = sim->batches[index].next) {
+        HLG_ASSERT(sim->batches[index].state == BATCH_HELD);
+        sim->batches[index].state = BATCH_SENT;
+        schedule_put(sim, sim->now, HAPPENING_LAND, index, 0);
+    }
+    e->held_head = HLG_NONE;
+    e->held_tail = HLG_NONE;
 }
 
 void batch_on_land(struct hlg_simgrid *sim, uint32_t index)
@@ -266,10 +370,10 @@ void batch_on_land(struct hlg_simgrid *sim, uint32_t index)
         land(sim, b, target);
     }
     if (target != NULL && !deliver(sim, target, b->write.imm, batch_pieces(b) - b->failed)) {
-        schedule_put(sim, sim->now + HELD_NS, HAPPENING_LAND, index, 0);
+        hold(sim, target, b);
         return;
     }
-    schedule_put(sim, sim->now + sim->config.latency_ns, HAPPENING_DONE, index, 0);
+    schedule_put(sim, sim->now + latency(sim, b), HAPPENING_DONE, index, 0);
 }
 
 void batch_on_done(struct hlg_simgrid *sim, uint32_t index)
@@ -288,30 +392,35 @@ void batch_on_done(struct hlg_simgrid *sim, uint32_t index)
     queue->pieces -= batch_pieces(b);
     sim_trace(sim, HAPPENING_DONE, b->source, b->write.op, (uint64_t)(int64_t)b->status);
     endpoint_report(&sim->endpoints[b->source], b, b->failed, b->status);
+    unlist(sim, &sim->endpoints[b->source], b);
     give_back(sim, b);
 }
 
 void batch_on_source_end(struct hlg_simgrid *sim, uint32_t slot)
 {
     struct endpoint *e = &sim->endpoints[slot];
+    uint32_t next;
 
-    for (uint32_t index = 0; index < sim->batch_count; index++) {
+    for (uint32_t index = e->first; index != HLG_NONE; index = next) {
         struct batch *b = &sim->batches[index];
 
-        if (b->state == BATCH_FREE || b->state == BATCH_LOST || b->source != slot) {
-            continue;
-        }
+        next = b->after;
         endpoint_report(e, b, batch_pieces(b), -HLG_ECANCELED);
         if (b->state == BATCH_FLOW) {
             must(sgx_cancel(index));
             sim->flows--;
         }
-        if (b->state == BATCH_FLOW || b->state == BATCH_QUEUED) {
+        if (b->state == BATCH_HELD) {
+            let_go(sim, b);
+        }
+        if (b->state == BATCH_FLOW || b->state == BATCH_QUEUED || b->state == BATCH_HELD) {
             give_back(sim, b);
         } else {
             b->state = BATCH_LOST;
+            e->lost++;
         }
     }
+    e->first = HLG_NONE;
     for (uint32_t index = 0; index < sim->config.peers_max; index++) {
         struct peer *queue = &e->peers[index];
 
@@ -321,16 +430,47 @@ void batch_on_source_end(struct hlg_simgrid *sim, uint32_t slot)
     }
 }
 
+/* It will not land. */
+static void fail(struct hlg_simgrid *sim, struct batch *b)
+{
+    b->status = -HLG_EPEER;
+    if (b->state == BATCH_FLOW) {
+        must(sgx_cancel(index_of(sim, b)));
+        sim->flows--;
+        send_at(sim, b, sim->now);
+    }
+}
+
 void batch_on_target_kill(struct hlg_simgrid *sim, uint32_t node)
 {
-    for (uint32_t index = 0; index < sim->batch_count; index++) {
-        struct batch *b = &sim->batches[index];
+    for (uint32_t slot = 0; slot < sim->endpoint_count; slot++) {
+        const struct endpoint *e = &sim->endpoints[slot];
 
-        if (b->state == BATCH_FLOW && b->target.node == node) {
-            must(sgx_cancel(index));
-            sim->flows--;
-            b->status = -HLG_EPEER;
-            send_at(sim, b, sim->now);
+        for (uint32_t index = e->used ? e->first : HLG_NONE; index != HLG_NONE;
+             index = sim->batches[index].after) {
+            struct batch *b = &sim->batches[index];
+
+            if (b->state == BATCH_FLOW && b->target.node == node) {
+                fail(sim, b);
+            }
+        }
+    }
+}
+
+void batch_on_link_down(struct hlg_simgrid *sim, uint32_t nic)
+{
+    for (uint32_t slot = 0; slot < sim->endpoint_count; slot++) {
+        const struct endpoint *e = &sim->endpoints[slot];
+
+        for (uint32_t index = e->used ? e->first : HLG_NONE; index != HLG_NONE;
+             index = sim->batches[index].after) {
+            struct batch *b = &sim->batches[index];
+
+            /* Those queued fail when their turn comes, unless the link is up again by then. */
+            if ((e->self.nic == nic || b->target.nic == nic) && b->state != BATCH_QUEUED &&
+                !b->landed) {
+                fail(sim, b);
+            }
         }
     }
 }

@@ -105,6 +105,7 @@ static int send_frame(struct hlg_channel *c, const uint8_t *frame, uint32_t byte
         return 1; /* as with a socket: the end is on its way, and the frame is lost */
     }
     if (!has_room(to, bytes)) {
+        s->refused = true;
         return 0;
     }
     ring_write(to, frame, bytes);
@@ -122,6 +123,16 @@ static uint32_t frame_length(const uint8_t *frame)
            (uint32_t)frame[3] << 24;
 }
 
+/* After a receive. */
+static void tell(struct side *s)
+{
+    if (s->arrived > 0 || (s->ended && !s->told)) {
+        ready_put_side(s);
+    } else {
+        ready_drop_side(s);
+    }
+}
+
 static int receive_frame(struct hlg_channel *c, const uint8_t **frame, uint32_t *bytes)
 {
     struct side *s = side_of(c);
@@ -129,6 +140,8 @@ static int receive_frame(struct hlg_channel *c, const uint8_t **frame, uint32_t 
 
     HLG_ASSERT(s->open && s->arrived <= s->frame_count);
     if (s->arrived == 0) {
+        s->told = s->ended;
+        tell(s);
         return s->ended ? -HLG_EPEER : 0;
     }
     size = s->sizes[s->frame_head];
@@ -136,6 +149,11 @@ static int receive_frame(struct hlg_channel *c, const uint8_t **frame, uint32_t 
     s->frame_head = (s->frame_head + 1) % s->sim->config.frames_max;
     s->frame_count--;
     s->arrived--;
+    tell(s);
+    if (other_of(s)->refused && other_of(s)->open) {
+        other_of(s)->refused = false;
+        ready_put_side(other_of(s));
+    }
     if (frame_length(s->frame) != size - LENGTH_BYTES) {
         return -HLG_EPROTO;
     }
@@ -165,6 +183,7 @@ static void close_side(struct hlg_channel *c)
     const hlg_time end = sim->now + sim->config.frame_ns;
 
     HLG_ASSERT(s->open);
+    ready_drop_side(s);
     s->open = false;
     end_later(other, end > other->last_arrival ? end : other->last_arrival);
     settle(pair_of(s));
@@ -200,6 +219,8 @@ static void open_side(struct side *s, uint32_t node, uint32_t peer)
     s->open = true;
     s->ended = false;
     s->ending = false;
+    s->told = false;
+    s->refused = false;
     s->last_arrival = s->sim->now;
     s->frame_head = 0;
     s->frame_count = 0;
@@ -207,6 +228,7 @@ static void open_side(struct side *s, uint32_t node, uint32_t peer)
     s->ring_head = 0;
     s->ring_bytes = 0;
     put_name(s, peer);
+    ready_put_side(s); /* whoever gets it has something to say */
 }
 
 int hlg_simgrid_channel_pair(struct hlg_simgrid *sim, uint32_t node_a, uint32_t node_b,
@@ -244,6 +266,7 @@ void channel_on_frame(struct hlg_simgrid *sim, uint32_t index, uint32_t number)
     if (s->open && !s->ended) {
         HLG_ASSERT(s->arrived < s->frame_count);
         s->arrived++;
+        ready_put_side(s);
         sim_trace(sim, HAPPENING_FRAME, s->node, index, s->arrived);
     }
     settle(pair);
@@ -253,6 +276,7 @@ void channel_on_frame(struct hlg_simgrid *sim, uint32_t index, uint32_t number)
 static void end_now(struct side *s)
 {
     s->ended = true;
+    ready_put_side(s);
     while (s->frame_count > s->arrived) {
         s->frame_count--;
         s->ring_bytes -= s->sizes[(s->frame_head + s->frame_count) % s->sim->config.frames_max];

@@ -21,12 +21,14 @@ struct endpoint *endpoint_find(struct hlg_simgrid *sim, const struct place *plac
     return e->state == ENDPOINT_OPEN && e->self.serial == place->serial ? e : NULL;
 }
 
-void endpoint_query(const struct hlg_simgrid *sim, struct hlg_transport_caps *caps)
+void endpoint_query(const struct node *node, struct hlg_transport_caps *caps)
 {
+    const struct hlg_simgrid *sim = node->sim;
+
     memset(caps, 0, sizeof(*caps));
     memcpy(caps->provider, "simgrid", 7);
     caps->domains_max = sim->config.domains_max;
-    caps->pieces_max = sim->config.pieces_max;
+    caps->pieces_max = node->config.pieces_max;
     caps->cq_depth = sim->config.cq_depth;
     caps->piece_bytes_max = sim->config.piece_bytes_max;
     caps->placed = true;
@@ -43,6 +45,22 @@ void endpoint_reset_peer(struct peer *peer)
     peer->refused_since = HLG_TIME_NEVER;
 }
 
+/* Tables of an endpoint that was never open are not touched: there may be many. */
+static void fill_tables(struct endpoint *e)
+{
+    if (e->used) {
+        return;
+    }
+    e->used = true;
+    e->first = HLG_NONE;
+    e->held_head = HLG_NONE;
+    e->held_tail = HLG_NONE;
+    for (uint32_t peer = 0; peer < e->sim->config.peers_max; peer++) {
+        e->peers[peer].head = HLG_NONE;
+        e->peers[peer].tail = HLG_NONE;
+    }
+}
+
 int endpoint_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
                   struct hlg_transport **out)
 {
@@ -53,13 +71,13 @@ int endpoint_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
     uint32_t slot;
     uint32_t limit;
 
-    if (lane >= config->lanes || rail >= config->rails) {
+    if (lane >= node->config.lanes || rail >= node->config.rails) {
         return -HLG_EINVAL;
     }
     if (!node->alive) {
         return -HLG_ESTATE;
     }
-    nic = (node->index * config->lanes + lane) * config->rails + rail;
+    nic = node->nic_begin + lane * node->config.rails + rail;
     slot = nic * config->domains_max;
     limit = slot + config->domains_max;
     while (slot < limit && sim->endpoints[slot].state != ENDPOINT_FREE) {
@@ -71,10 +89,13 @@ int endpoint_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
 
     struct endpoint *e = &sim->endpoints[slot];
 
+    fill_tables(e);
     HLG_ASSERT(e->writes == 0 && e->done_count == 0 && e->imm_count == 0);
+    HLG_ASSERT(e->first == HLG_NONE && e->held_head == HLG_NONE);
     e->state = ENDPOINT_OPEN;
     e->self = (struct place){node->index, nic, slot, ++sim->serial};
     e->downs = false;
+    e->starved = false;
     memset(e->regions, 0, config->regions_max * sizeof(*e->regions));
     for (uint32_t peer = 0; peer < config->peers_max; peer++) {
         HLG_ASSERT(e->peers[peer].head == HLG_NONE);
@@ -86,7 +107,9 @@ int endpoint_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
 
 static void query(const struct hlg_transport *t, struct hlg_transport_caps *caps)
 {
-    endpoint_query(((const struct endpoint *)t)->sim, caps);
+    const struct endpoint *e = (const struct endpoint *)t;
+
+    endpoint_query(&e->sim->nodes[e->self.node], caps);
 }
 
 static hlg_time now(struct hlg_transport *t)
@@ -283,6 +306,15 @@ static uint32_t count_inside(const struct endpoint *e, const struct hlg_paged_wr
     return inside;
 }
 
+/* Whether there is somebody to write to, and a way there. */
+static bool is_reachable(const struct endpoint *e, const struct peer *peer)
+{
+    struct hlg_simgrid *sim = e->sim;
+
+    return endpoint_find(sim, &peer->place) != NULL && sim->nics[e->self.nic].up &&
+           sim->nics[peer->place.nic].up;
+}
+
 static int64_t write_pages(struct hlg_transport *t, const struct hlg_paged_write *w)
 {
     struct endpoint *e = endpoint_of(t);
@@ -298,15 +330,17 @@ static int64_t write_pages(struct hlg_transport *t, const struct hlg_paged_write
         return -HLG_EINVAL;
     }
     peer = &e->peers[w->peer];
-    if (endpoint_find(sim, &peer->place) == NULL || peer->writes >= config->peer_writes_max ||
+    if (!is_reachable(e, peer) || peer->writes >= config->peer_writes_max ||
         peer->pieces >= config->peer_pieces_max) {
         return refuse(e, peer);
     }
     /* A full window of our own is no fault of the peer's. */
-    if (e->writes >= config->writes_max || sim->batch_free_count == 0) {
+    if (e->writes + e->lost >= config->writes_max) {
+        e->starved = e->lost > 0;
         return 0;
     }
-    pieces = hlg_min_u32(config->pieces_max - e->pieces, config->peer_pieces_max - peer->pieces);
+    pieces = hlg_min_u32(sim->nodes[e->self.node].config.pieces_max - e->pieces,
+                         config->peer_pieces_max - peer->pieces);
     pieces = hlg_min_u32(pieces, w->piece_limit - w->piece_begin);
     if (pieces == 0) {
         return 0;
@@ -340,6 +374,7 @@ void endpoint_report(struct endpoint *e, const struct batch *b, uint32_t failed,
     if (last->status == 0) {
         last->status = status;
     }
+    ready_put_endpoint(e);
 }
 
 static void take_done(struct endpoint *e, struct hlg_transport_event *event)
@@ -402,6 +437,21 @@ static uint32_t take_downs(struct endpoint *e, struct hlg_transport_event *event
     return count;
 }
 
+/* After a poll: a ring that is empty begins anew, so that it touches no more memory than it needs. */
+static void settle(struct endpoint *e)
+{
+    e->done_head = e->done_count == 0 ? 0 : e->done_head;
+    e->imm_head = e->imm_count == 0 ? 0 : e->imm_head;
+    if (e->held_head != HLG_NONE) {
+        batch_on_room(e);
+    }
+    if (e->done_count > 0 || e->imm_count > 0 || (e->state == ENDPOINT_OPEN && e->downs)) {
+        ready_put_endpoint(e);
+    } else {
+        ready_drop_endpoint(e);
+    }
+}
+
 static int poll_events(struct hlg_transport *t, struct hlg_transport_event *events,
                        uint32_t capacity)
 {
@@ -409,8 +459,10 @@ static int poll_events(struct hlg_transport *t, struct hlg_transport_event *even
     uint32_t count = 0;
 
     if (e->state == ENDPOINT_DEAD) {
+        ready_drop_endpoint(e);
         return 0;
     }
+    e->starved = false;
     HLG_ASSERT(e->state == ENDPOINT_OPEN || (e->state == ENDPOINT_CLOSED && e->imm_count == 0));
     while (count < capacity && e->done_count > 0) {
         take_done(e, &events[count++]);
@@ -421,6 +473,7 @@ static int poll_events(struct hlg_transport *t, struct hlg_transport_event *even
     if (e->state == ENDPOINT_OPEN && e->downs) {
         count += take_downs(e, events + count, capacity - count);
     }
+    settle(e);
     return (int)count;
 }
 
@@ -441,6 +494,25 @@ void endpoint_on_peer(struct endpoint *e, uint32_t index)
     peer->down = true;
     peer->down_told = true;
     e->downs = true;
+    ready_put_endpoint(e);
+}
+
+void endpoint_on_link_up(struct hlg_simgrid *sim, uint32_t nic)
+{
+    for (uint32_t slot = 0; slot < sim->endpoint_count; slot++) {
+        struct endpoint *e = &sim->endpoints[slot];
+
+        for (uint32_t index = 0; e->state == ENDPOINT_OPEN && index < sim->config.peers_max;
+             index++) {
+            struct peer *peer = &e->peers[index];
+
+            if (peer->open && peer->refused_since != HLG_TIME_NEVER &&
+                (e->self.nic == nic || peer->place.nic == nic)) {
+                peer->refused_since = HLG_TIME_NEVER;
+                ready_put_endpoint(e);
+            }
+        }
+    }
 }
 
 static void end_endpoint(struct endpoint *e, uint32_t state)
@@ -449,6 +521,7 @@ static void end_endpoint(struct endpoint *e, uint32_t state)
     e->state = state;
     e->imm_count = 0;
     e->unread = 0;
+    batch_on_room(e);
     for (uint32_t index = 0; index < e->sim->config.regions_max; index++) {
         e->regions[index].live = false;
     }
@@ -473,7 +546,7 @@ static int wait_fd(struct hlg_transport *t)
 
 static void wake(struct hlg_transport *t)
 {
-    (void)t;
+    ready_put_endpoint(endpoint_of(t));
 }
 
 static int close_endpoint(struct hlg_transport *t)
@@ -496,6 +569,7 @@ static void free_endpoint(struct hlg_transport *t)
     for (uint32_t index = 0; index < e->sim->config.peers_max; index++) {
         endpoint_reset_peer(&e->peers[index]);
     }
+    ready_drop_endpoint(e);
     e->state = ENDPOINT_FREE;
     e->writes = 0;
     e->pieces = 0;

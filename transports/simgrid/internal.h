@@ -18,6 +18,7 @@ enum happening_kind {
     HAPPENING_FRAME,    /* a frame can be received */
     HAPPENING_END,      /* an end of a channel is over */
     HAPPENING_KILL,     /* traced, not scheduled */
+    HAPPENING_LINK, /* traced, not scheduled: a link went down or up, or has another bandwidth */
 };
 
 /* One entry of the schedule. Ties in time go by sequence, that is by order of scheduling. */
@@ -84,9 +85,15 @@ struct endpoint {
     struct hlg_simgrid *sim;
     struct place self;
     uint32_t state;
-    bool downs;      /* some peer's PEER_DOWN may wait to be polled */
-    uint32_t writes; /* batches taken whose DONE_WRITE was not polled */
-    uint32_t pieces; /* pieces of these */
+    bool used;          /* its tables were filled in once */
+    bool downs;         /* some peer's PEER_DOWN may wait to be polled */
+    bool starved;       /* a write was refused for want of a batch since the last poll */
+    uint32_t writes;    /* batches taken whose DONE_WRITE was not polled */
+    uint32_t pieces;    /* pieces of these */
+    uint32_t lost;      /* batches of former endpoints of this slot, which is why it has fewer */
+    uint32_t first;     /* batches under way, or HLG_NONE */
+    uint32_t held_head; /* batches that landed here and found the queue full, or HLG_NONE */
+    uint32_t held_tail;
     struct region *regions;
     struct peer *peers;
     struct done_entry *dones; /* ring of writes_max */
@@ -104,6 +111,7 @@ enum batch_state {
     BATCH_FLOW,    /* in SimGrid */
     BATCH_SENDING, /* its flow is over, or it has none; SENT is scheduled */
     BATCH_SENT,    /* LAND or DONE is scheduled */
+    BATCH_HELD,    /* landed, but the target has no room for the immediates: its poll goes on */
     BATCH_LOST,    /* its source is gone; something is scheduled that finds it so */
 };
 
@@ -112,7 +120,9 @@ struct batch {
     uint32_t state;
     uint32_t source; /* endpoint */
     uint32_t peer;   /* of it, as a queue: the peer itself may be another by now */
-    uint32_t next;   /* of the queue, or of the free ones */
+    uint32_t next;   /* of the queue, of those held, or of the free ones */
+    uint32_t after;  /* of the same source */
+    uint32_t before;
     uint32_t failed; /* pieces, once landed */
     int32_t status;
     bool landed;
@@ -129,7 +139,9 @@ struct side {
     uint32_t node;
     bool open;
     bool ended;
-    bool ending; /* an END is scheduled */
+    bool ending;  /* an END is scheduled */
+    bool told;    /* of the end, by receive */
+    bool refused; /* a frame from this side found no room since the other one last received */
     hlg_time last_arrival;
     /* frames to this side: sizes, and their bytes one after another in a ring */
     uint32_t *sizes;
@@ -154,6 +166,21 @@ struct node {
     struct hlg_simgrid *sim;
     uint32_t index;
     bool alive;
+    struct hlg_simgrid_node_config config;
+    uint32_t nic_begin; /* its first */
+};
+
+struct nic {
+    uint32_t node;
+    bool up;
+    double factor;   /* of its node's nic_bandwidth */
+    uint64_t ops_ps; /* when its operation clock is free, in picoseconds */
+};
+
+/* A member of a list of what is ready, or the list's head; alone it points to itself. */
+struct item {
+    uint32_t next;
+    uint32_t before;
 };
 
 struct hlg_simgrid {
@@ -165,16 +192,23 @@ struct hlg_simgrid {
     uint64_t hash;
     uint32_t ring_capacity;
     uint32_t flows; /* in SimGrid */
+    /* SimGrid's clock stands still while there is no flow. When the first one began it showed
+       `engine_seconds`, and it was `engine_start`. */
+    double engine_seconds;
+    hlg_time engine_start;
     bool engine;    /* SimGrid's is ours */
     struct node *nodes;
-    uint64_t *ops_ps; /* of each NIC: when its operation clock is free, in picoseconds */
+    struct nic *nics;
     uint32_t nic_count;
+    struct item *items; /* see ready.c */
     struct endpoint *endpoints;
     uint32_t endpoint_count;
     struct batch *batches;
     uint32_t batch_count;
-    uint32_t batch_free; /* first free batch, or HLG_NONE */
-    uint32_t batch_free_count;
+    uint32_t
+        batch_fresh; /* those from here on were never used, so that their memory is not touched */
+    uint32_t batch_free; /* first free batch of those before, or HLG_NONE */
+    uint32_t batch_used;
     struct pair *pairs;
     struct happening *heap;
     uint32_t heap_count;
@@ -185,6 +219,25 @@ struct hlg_simgrid {
 
 /* sim.c */
 void sim_trace(struct hlg_simgrid *sim, uint64_t kind, uint64_t a, uint64_t b, uint64_t c);
+
+/* config.c: a sentence that names what is wrong, or NULL. */
+const char *config_fault(const struct hlg_simgrid_config *config);
+
+/* link.c */
+struct nic *link_nic(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail);
+
+/* ready.c */
+void ready_init(struct hlg_simgrid *sim);
+uint64_t ready_items(const struct hlg_simgrid *sim);
+/* There is news at an endpoint or a side of a channel. */
+void ready_put_endpoint(struct endpoint *e);
+void ready_put_side(struct side *s);
+/* All of it was looked at. */
+void ready_drop_endpoint(struct endpoint *e);
+void ready_drop_side(struct side *s);
+/* Whether any node has news that nobody was told of. */
+bool ready_any(const struct hlg_simgrid *sim);
+bool ready_pop(struct hlg_fabric *fabric, struct hlg_ready *ready);
 
 /* memory.c */
 bool memory_take(struct hlg_simgrid *sim);
@@ -201,13 +254,15 @@ bool schedule_is_heap(const struct hlg_simgrid *sim);
 extern const struct hlg_transport_ops endpoint_ops;
 int endpoint_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
                   struct hlg_transport **out);
-void endpoint_query(const struct hlg_simgrid *sim, struct hlg_transport_caps *caps);
+void endpoint_query(const struct node *node, struct hlg_transport_caps *caps);
 /* The open endpoint of an address, or NULL. */
 struct endpoint *endpoint_find(struct hlg_simgrid *sim, const struct place *place);
 void endpoint_reset_peer(struct peer *peer);
 void endpoint_report(struct endpoint *e, const struct batch *b, uint32_t failed, int32_t status);
 void endpoint_on_peer(struct endpoint *e, uint32_t peer);
 void endpoint_on_kill(struct hlg_simgrid *sim, uint32_t node);
+/* A NIC's link is up again: whoever was refused for it may try again. */
+void endpoint_on_link_up(struct hlg_simgrid *sim, uint32_t nic);
 
 /* batch.c */
 /* Pieces of a batch: at least 1. */
@@ -220,8 +275,12 @@ void batch_on_land(struct hlg_simgrid *sim, uint32_t index);
 void batch_on_done(struct hlg_simgrid *sim, uint32_t index);
 /* An endpoint is closed or dead: what it had under way is reported, and lands no more. */
 void batch_on_source_end(struct hlg_simgrid *sim, uint32_t slot);
+/* An endpoint has room for immediates again, or is gone: batches held there go on. */
+void batch_on_room(struct endpoint *e);
 /* A node is dead: flows into it are over. */
 void batch_on_target_kill(struct hlg_simgrid *sim, uint32_t node);
+/* A NIC's link is down: what is under way over it is lost. */
+void batch_on_link_down(struct hlg_simgrid *sim, uint32_t nic);
 
 /* channel.c */
 extern const struct hlg_channel_ops channel_ops;

@@ -23,20 +23,45 @@ static void *take(struct hlg_simgrid *sim, uint64_t count, size_t bytes, bool *f
     return memory;
 }
 
+/* What each node has of its own. */
+static bool take_nodes(struct hlg_simgrid *sim)
+{
+    const struct hlg_simgrid_config *c = &sim->config;
+    uint64_t nics = 0;
+    bool failed = false;
+
+    sim->nodes = take(sim, c->nodes, sizeof(*sim->nodes), &failed);
+    for (uint32_t index = 0; !failed && index < c->nodes; index++) {
+        struct hlg_simgrid_node_config *own = &sim->nodes[index].config;
+
+        *own = (struct hlg_simgrid_node_config){.lanes = c->lanes,
+                                                .rails = c->rails,
+                                                .nic_bandwidth = c->nic_bandwidth,
+                                                .op_ps = c->op_ps,
+                                                .latency_ns = c->latency_ns,
+                                                .pieces_max = c->pieces_max};
+        if (c->node_configs != NULL) {
+            *own = c->node_configs[index];
+        }
+        nics += (uint64_t)own->lanes * own->rails;
+        failed = nics >= HLG_NONE;
+    }
+    sim->nic_count = failed ? 0 : hlg_u32(nics);
+    sim->nics = take(sim, sim->nic_count, sizeof(*sim->nics), &failed);
+    return !failed;
+}
+
 /* False when endpoints or batches would not be counted in 32 bits. */
 static bool set_counts(struct hlg_simgrid *sim)
 {
     const struct hlg_simgrid_config *c = &sim->config;
-    uint64_t nics;
     uint64_t endpoints;
     uint64_t batches;
 
-    if (!hlg_mul_u64((uint64_t)c->nodes * c->lanes, c->rails, &nics) ||
-        !hlg_mul_u64(nics, c->domains_max, &endpoints) ||
+    if (!hlg_mul_u64(sim->nic_count, c->domains_max, &endpoints) ||
         !hlg_mul_u64(endpoints, c->writes_max, &batches) || batches >= HLG_NONE) {
         return false;
     }
-    sim->nic_count = hlg_u32(nics);
     sim->endpoint_count = hlg_u32(endpoints);
     sim->batch_count = hlg_u32(batches);
     sim->ring_capacity = hlg_max_u32(c->room_bytes, c->message_bytes_max);
@@ -66,10 +91,6 @@ static bool take_endpoints(struct hlg_simgrid *sim)
         e->peers = peers + slot * c->peers_max;
         e->dones = dones + slot * c->writes_max;
         e->imms = imms + slot * c->cq_depth;
-        for (uint32_t peer = 0; peer < c->peers_max; peer++) {
-            e->peers[peer].head = HLG_NONE;
-            endpoint_reset_peer(&e->peers[peer]);
-        }
     }
     return true;
 }
@@ -79,16 +100,16 @@ static bool take_batches(struct hlg_simgrid *sim)
     bool failed = false;
 
     sim->batches = take(sim, sim->batch_count, sizeof(*sim->batches), &failed);
-    sim->ops_ps = take(sim, sim->nic_count, sizeof(*sim->ops_ps), &failed);
-    if (failed) {
-        return false;
-    }
-    for (uint32_t index = 0; index < sim->batch_count; index++) {
-        sim->batches[index].next = index + 1 < sim->batch_count ? index + 1 : HLG_NONE;
-    }
-    sim->batch_free = 0;
-    sim->batch_free_count = sim->batch_count;
-    return true;
+    sim->batch_free = HLG_NONE;
+    return !failed;
+}
+
+static bool take_items(struct hlg_simgrid *sim)
+{
+    bool failed = ready_items(sim) >= HLG_NONE;
+
+    sim->items = take(sim, ready_items(sim), sizeof(*sim->items), &failed);
+    return !failed;
 }
 
 static bool take_channels(struct hlg_simgrid *sim)
@@ -131,11 +152,8 @@ static bool take_heap(struct hlg_simgrid *sim)
 
 bool memory_take(struct hlg_simgrid *sim)
 {
-    bool failed = false;
-
-    sim->nodes = take(sim, sim->config.nodes, sizeof(*sim->nodes), &failed);
-    return !failed && set_counts(sim) && take_endpoints(sim) && take_batches(sim) &&
-           take_channels(sim) && take_heap(sim);
+    return take_nodes(sim) && set_counts(sim) && take_endpoints(sim) && take_batches(sim) &&
+           take_channels(sim) && take_items(sim) && take_heap(sim);
 }
 
 void memory_free(struct hlg_simgrid *sim)

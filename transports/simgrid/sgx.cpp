@@ -14,16 +14,25 @@ namespace sg = simgrid::s4u;
 
 namespace {
 
-sgx_platform shape;
+std::vector<sgx_nic> shape;
+double uplink = 0; // bytes/s, or 0: no groups
 bool in_use = false;
 std::vector<sg::Host *> nics;
-std::vector<sg::CommPtr> flows;
-std::vector<sg::CommPtr>
-    over; // cancelled or ended, and kept for one run: nobody gets their address
+std::vector<sg::SplitDuplexLink *> links; // of the NICs
+std::set<uint32_t> changed;               // NICs whose bandwidth is not their shape's
+// Never destroyed: when the process exits, what a flow refers to inside SimGrid may be gone first (3.32).
+auto &flows = *new std::vector<sg::CommPtr>;
+auto &over = *new std::vector<sg::CommPtr>; // cancelled or ended, and kept for one run: nobody gets
+                                            // their address
 std::vector<uint32_t> ended;
 // Engine::run_until returns after the round in which this set is no longer empty: SimGrid asks no
 // more of it, and it is the only way out of the loop before its date (EngineImpl::run, 3.32).
 std::set<sg::Activity *> stop;
+std::vector<sg::CommPtr> former;             // what `over` held when the last run began
+// 3.32 lets a cancelled flow keep its share of the links until the round after, which may be that of
+// the end of another one. So a round of one nanosecond comes first.
+bool cancelled = false;
+constexpr double cancel_seconds = 1e-9;
 char error[256] = "";
 
 template <typename Body> int guarded(Body body)
@@ -58,28 +67,32 @@ void attach(sg::NetZone *zone, uint32_t nic)
     const std::string name = "nic" + std::to_string(nic);
     auto *host = zone->create_host(name, 1e9)->seal();
     // No latency: CM02 would share by it. The transport adds it.
-    const auto *link = zone->create_split_duplex_link(name, shape.nic_bandwidth)->seal();
+    auto *link = zone->create_split_duplex_link(name, shape[nic].bandwidth);
+    link->seal();
     zone->add_route(host->get_netpoint(), nullptr, nullptr, nullptr,
                     {{link, sg::LinkInRoute::Direction::UP}}, true);
     nics.push_back(host);
+    links.push_back(link);
 }
 
 void build()
 {
     auto *root = sg::create_star_zone("fabric");
-    for (uint32_t nic = 0; shape.group_nics == 0 && nic < shape.nics; nic++) {
+    const auto count = static_cast<uint32_t>(shape.size());
+    for (uint32_t nic = 0; uplink == 0 && nic < count; nic++) {
         attach(root, nic);
     }
-    for (uint32_t nic = 0; shape.group_nics != 0 && nic < shape.nics;) {
-        const std::string name = "group" + std::to_string(nic / shape.group_nics);
+    for (uint32_t nic = 0; uplink != 0 && nic < count;) {
+        const uint32_t group = shape[nic].group;
+        const std::string name = "group" + std::to_string(group);
         auto *zone = sg::create_star_zone(name)->set_parent(root);
-        for (uint32_t limit = nic + shape.group_nics; nic < limit && nic < shape.nics; nic++) {
+        for (; nic < count && shape[nic].group == group; nic++) {
             attach(zone, nic);
         }
         auto *router = zone->create_router(name + "router");
         zone->add_route(router, nullptr, nullptr, nullptr, std::vector<sg::LinkInRoute>{}, true);
         zone->seal();
-        const auto *up = root->create_split_duplex_link(name + "up", shape.group_bandwidth)->seal();
+        const auto *up = root->create_split_duplex_link(name + "up", uplink)->seal();
         root->add_route(zone->get_netpoint(), nullptr, router, nullptr,
                         {{up, sg::LinkInRoute::Direction::UP}}, true);
     }
@@ -109,6 +122,30 @@ void start_engine()
     sg::Activity::on_completion_cb(on_completion);
 }
 
+bool is_same(const sgx_platform &platform)
+{
+    bool same = shape.size() == platform.nic_count && uplink == platform.group_bandwidth;
+    for (uint32_t nic = 0; same && nic < platform.nic_count; nic++) {
+        same = shape[nic].bandwidth == platform.nics[nic].bandwidth &&
+               (uplink == 0 || shape[nic].group == platform.nics[nic].group);
+    }
+    return same;
+}
+
+void set_bandwidth(uint32_t nic, double bandwidth)
+{
+    links.at(nic)->get_link_up()->set_bandwidth(bandwidth);
+    links.at(nic)->get_link_down()->set_bandwidth(bandwidth);
+}
+
+void restore()
+{
+    for (const uint32_t nic : changed) {
+        set_bandwidth(nic, shape[nic].bandwidth);
+    }
+    changed.clear();
+}
+
 } // namespace
 
 extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
@@ -118,16 +155,18 @@ extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
         if (in_use) {
             return fail("the process's one SimGrid engine is in use");
         }
-        if (!first && (platform->nics != shape.nics || platform->group_nics != shape.group_nics ||
-                       platform->nic_bandwidth != shape.nic_bandwidth ||
-                       platform->group_bandwidth != shape.group_bandwidth)) {
+        if (!first && !is_same(*platform)) {
             return fail("a process has one SimGrid platform, and it is another: fork first");
         }
-        shape = *platform;
+        if (first) {
+            shape.assign(platform->nics, platform->nics + platform->nic_count);
+            uplink = platform->group_bandwidth;
+        }
         flows.resize(flows_max);
         if (first) {
             start_engine();
         }
+        restore();
         in_use = true;
         return 0;
     });
@@ -158,6 +197,16 @@ extern "C" int sgx_cancel(uint32_t flow)
         flows.at(flow) = nullptr;
         over.push_back(comm);
         comm->cancel();
+        cancelled = true;
+        return 0;
+    });
+}
+
+extern "C" int sgx_set_bandwidth(uint32_t nic, double bandwidth)
+{
+    return guarded([=] {
+        changed.insert(nic);
+        set_bandwidth(nic, bandwidth);
         return 0;
     });
 }
@@ -168,9 +217,13 @@ extern "C" int sgx_run(double when)
         auto *engine = sg::Engine::get_instance();
         ended.clear();
         stop.clear();
-        std::vector<sg::CommPtr> before;
-        before.swap(over);
-        if (when < 0) {
+        former.clear();
+        former.swap(over);
+        if (cancelled) {
+            cancelled = false;
+            engine->run_until(sg::Engine::get_clock() + cancel_seconds);
+        }
+        if (when < 0 && stop.empty()) {
             engine->run();
         }
         // It stops anywhere within 10 us of the date (3.32): again, one round a call.

@@ -12,16 +12,20 @@
 extern "C" {
 #endif
 
+struct sgx_nic {
+    double bandwidth; /* bytes/s, each way */
+    uint32_t group;   /* its uplink; never less than that of the NIC before */
+};
+
 struct sgx_platform {
-    uint32_t nics;
-    uint32_t group_nics;    /* NICs below one uplink; 0: a star without uplinks */
-    double nic_bandwidth;   /* bytes/s, each way */
-    double group_bandwidth; /* bytes/s of an uplink, each way */
+    const struct sgx_nic *nics; /* [nic_count] */
+    uint32_t nic_count;
+    double group_bandwidth; /* bytes/s of an uplink, each way; 0: a star without uplinks */
 };
 
 /*
  * Take the engine. The first call builds the platform; later ones, after sgx_close, must name an equal
- * one, and the clock goes on. Flows are numbered 0 to flows_max - 1. Returns 0 or -1.
+ * one, whose bandwidths are restored, and the clock goes on. Flows are numbered 0 to flows_max - 1. Returns 0 or -1.
  */
 int sgx_open(const struct sgx_platform *platform, uint32_t flows_max);
 void sgx_close(void);
@@ -31,6 +35,9 @@ int sgx_flow(uint32_t flow, uint32_t source, uint32_t target, double bytes);
 
 /* End a flow; it is free, and never reported. Returns 0 or -1. */
 int sgx_cancel(uint32_t flow);
+
+/* Change the bandwidth of a NIC, each way, also for flows under way. Returns 0 or -1. */
+int sgx_set_bandwidth(uint32_t nic, double bandwidth);
 
 /* Run until `when` (negative: no limit) or until flows end. Returns how many ended, or -1. */
 int sgx_run(double when);

@@ -38,34 +38,21 @@ void hlg_simgrid_config_default(struct hlg_simgrid_config *config)
     config->stall_ns = 2 * HLG_NS_PER_S;
 }
 
-static bool bandwidth_is_sound(double bandwidth)
-{
-    return isfinite(bandwidth) && bandwidth >= 1;
-}
-
-static bool config_is_sound(const struct hlg_simgrid_config *c)
-{
-    return c->nodes != 0 && c->lanes != 0 && c->rails != 0 && c->domains_max != 0 &&
-           c->peers_max != 0 && c->regions_max != 0 && c->writes_max != 0 && c->pieces_max != 0 &&
-           c->peer_writes_max != 0 && c->peer_pieces_max != 0 && c->pieces_max <= c->cq_depth &&
-           c->frames_max != 0 && c->room_bytes != 0 && c->message_bytes_max != 0 &&
-           c->piece_bytes_max != 0 && c->piece_bytes_max <= UINT32_MAX && c->stall_ns != 0 &&
-           c->stall_ns <= UINT64_MAX / 1024 && c->latency_ns <= UINT64_MAX / 1024 &&
-           c->frame_ns <= UINT64_MAX / 1024 && c->op_ps <= UINT32_MAX &&
-           bandwidth_is_sound(c->nic_bandwidth) &&
-           (c->group_nodes == 0 || bandwidth_is_sound(c->group_bandwidth)) &&
-           c->group_nodes <= c->nodes;
-}
-
 /* SimGrid's clock in our nanoseconds. The thousandth makes up for what doubles lose. */
-static hlg_time engine_time(void)
+static hlg_time engine_time(const struct hlg_simgrid *sim)
 {
-    return (hlg_time)floor(sgx_now() * 1e9 + 1e-3);
+    return sim->engine_start + (hlg_time)floor((sgx_now() - sim->engine_seconds) * 1e9 + 1e-3);
+}
+
+/* SimGrid's seconds at a time of ours. */
+static double engine_seconds(const struct hlg_simgrid *sim, hlg_time time)
+{
+    return sim->engine_seconds + (double)(time - sim->engine_start) * 1e-9;
 }
 
 static void query(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps)
 {
-    endpoint_query(((const struct node *)fabric)->sim, caps);
+    endpoint_query((const struct node *)fabric, caps);
 }
 
 static hlg_time now(struct hlg_fabric *fabric)
@@ -75,30 +62,51 @@ static hlg_time now(struct hlg_fabric *fabric)
 
 static void set_nodes(struct hlg_simgrid *sim)
 {
+    uint32_t nic = 0;
+
     for (uint32_t index = 0; index < sim->config.nodes; index++) {
         struct node *node = &sim->nodes[index];
 
+        node->fabric.ready = ready_pop;
         node->fabric.open = endpoint_open;
         node->fabric.query = query;
         node->fabric.now = now;
-        node->fabric.rails = sim->config.rails;
+        node->fabric.rails = node->config.rails;
         node->sim = sim;
         node->index = index;
         node->alive = true;
+        node->nic_begin = nic;
+        for (uint32_t limit = nic + node->config.lanes * node->config.rails; nic < limit; nic++) {
+            sim->nics[nic] = (struct nic){.node = index, .up = true, .factor = 1};
+        }
     }
 }
 
 static bool open_engine(struct hlg_simgrid *sim)
 {
-    const struct hlg_simgrid_config *c = &sim->config;
+    const uint32_t group_nodes = sim->config.group_nodes;
+    struct sgx_nic *nics = calloc(sim->nic_count, sizeof(*nics));
+
+    if (nics == NULL) {
+        return false;
+    }
+    for (uint32_t nic = 0; nic < sim->nic_count; nic++) {
+        const uint32_t node = sim->nics[nic].node;
+
+        nics[nic] = (struct sgx_nic){
+            .bandwidth = sim->nodes[node].config.nic_bandwidth,
+            .group = group_nodes == 0 ? 0 : node / group_nodes, /* floor: groups are neighbours */
+        };
+    }
+
     const struct sgx_platform platform = {
-        .nics = sim->nic_count,
-        .group_nics = c->group_nodes * (sim->nic_count / c->nodes),
-        .nic_bandwidth = c->nic_bandwidth,
-        .group_bandwidth = c->group_nodes == 0 ? 0 : c->group_bandwidth,
+        .nics = nics,
+        .nic_count = sim->nic_count,
+        .group_bandwidth = group_nodes == 0 ? 0 : sim->config.group_bandwidth,
     };
 
     sim->engine = sgx_open(&platform, sim->batch_count) == 0;
+    free(nics);
     return sim->engine;
 }
 
@@ -111,11 +119,11 @@ static int refuse(int code, const char *sentence, char *error, size_t error_byte
 int hlg_simgrid_create(const struct hlg_simgrid_config *config, struct hlg_simgrid **out,
                        char *error, size_t error_bytes)
 {
+    const char *fault = config_fault(config);
     struct hlg_simgrid *sim;
 
-    if (!config_is_sound(config)) {
-        return refuse(-HLG_EINVAL, "a number of the configuration is out of range", error,
-                      error_bytes);
+    if (fault != NULL) {
+        return refuse(-HLG_EINVAL, fault, error, error_bytes);
     }
     sim = calloc(1, sizeof(*sim));
     if (sim == NULL) {
@@ -128,12 +136,13 @@ int hlg_simgrid_create(const struct hlg_simgrid_config *config, struct hlg_simgr
         hlg_simgrid_destroy(sim);
         return refuse(-HLG_ENOMEM, "no memory for the simulation's tables", error, error_bytes);
     }
+    sim->config.node_configs = NULL; /* the caller's */
     set_nodes(sim);
+    ready_init(sim);
     if (!open_engine(sim)) {
         hlg_simgrid_destroy(sim);
         return refuse(-HLG_EIO, sgx_error(), error, error_bytes);
     }
-    sim->now = engine_time();
     *out = sim;
     return 0;
 }
@@ -143,7 +152,7 @@ void hlg_simgrid_destroy(struct hlg_simgrid *sim)
     if (sim == NULL) {
         return;
     }
-    for (uint32_t index = 0; sim->engine && index < sim->batch_count; index++) {
+    for (uint32_t index = 0; sim->engine && index < sim->batch_fresh; index++) {
         if (sim->batches[index].state == BATCH_FLOW) {
             (void)sgx_cancel(index);
         }
@@ -235,6 +244,7 @@ static void perform(struct hlg_simgrid *sim, const struct happening *h)
         return;
     case HAPPENING_FLOW:
     case HAPPENING_KILL:
+    case HAPPENING_LINK:
         break;
     }
     hlg_unreachable();
@@ -243,14 +253,14 @@ static void perform(struct hlg_simgrid *sim, const struct happening *h)
 /* Run SimGrid to `limit` or to the next end of flows. Returns how many ended. */
 static uint32_t run_engine(struct hlg_simgrid *sim, hlg_time limit)
 {
-    const int ended = sgx_run(limit == HLG_TIME_NEVER ? -1.0 : (double)limit * 1e-9);
+    const int ended = sgx_run(limit == HLG_TIME_NEVER ? -1.0 : engine_seconds(sim, limit));
     hlg_time time;
 
     HLG_ASSERT(ended >= 0 && (ended > 0 || limit != HLG_TIME_NEVER));
     if (ended == 0) {
         return 0;
     }
-    time = hlg_min_time(engine_time(), limit);
+    time = hlg_min_time(engine_time(sim), limit);
     sim->now = time > sim->now ? time : sim->now;
     for (uint32_t index = 0; index < (uint32_t)ended; index++) {
         batch_on_flow(sim, sgx_ended(index));
@@ -287,6 +297,23 @@ bool hlg_simgrid_step(struct hlg_simgrid *sim)
     return advance(sim, HLG_TIME_NEVER) > 0;
 }
 
+bool hlg_simgrid_run(struct hlg_simgrid *sim, hlg_time when)
+{
+    HLG_ASSERT(when >= sim->now);
+    for (;;) {
+        const bool ready = ready_any(sim);
+
+        if (ready && (sim->heap_count == 0 || sim->heap[0].time > sim->now)) {
+            return true;
+        }
+        if (advance(sim, when) == 0) {
+            break; /* none is ready: or the time would be now, and that of a happening too */
+        }
+    }
+    sim->now = when == HLG_TIME_NEVER ? sim->now : when;
+    return ready_any(sim);
+}
+
 uint64_t hlg_simgrid_advance_to(struct hlg_simgrid *sim, hlg_time when)
 {
     uint64_t count = 0;
@@ -301,26 +328,31 @@ uint64_t hlg_simgrid_advance_to(struct hlg_simgrid *sim, hlg_time when)
     return count;
 }
 
-/* True if the windows and counts of one endpoint are those of its batches and reports. */
-static bool endpoint_adds_up(const struct hlg_simgrid *sim, const struct endpoint *e)
+/* Batches of one endpoint, or UINT64_MAX if its windows and counts are not those of its batches and
+ * reports. */
+static uint64_t count_batches(const struct hlg_simgrid *sim, const struct endpoint *e)
 {
     uint64_t pieces = 0;
     uint64_t writes = 0;
     uint64_t windows = 0;
+    uint64_t batches;
 
-    for (uint32_t index = 0; index < sim->batch_count; index++) {
+    for (uint32_t index = e->first; e->used && index != HLG_NONE;
+         index = sim->batches[index].after) {
         const struct batch *b = &sim->batches[index];
 
-        if (b->state != BATCH_FREE && b->state != BATCH_LOST && b->source == e->self.slot) {
-            pieces += batch_pieces(b);
-            writes++;
+        if (b->state == BATCH_FREE || b->state == BATCH_LOST || b->source != e->self.slot) {
+            return UINT64_MAX;
         }
+        pieces += batch_pieces(b);
+        writes++;
     }
-    for (uint32_t index = 0; index < sim->config.peers_max; index++) {
+    batches = writes;
+    for (uint32_t index = 0; e->used && index < sim->config.peers_max; index++) {
         windows += e->peers[index].writes;
     }
     if (windows != writes) {
-        return false;
+        return UINT64_MAX;
     }
     for (uint32_t entry = 0; entry < e->done_count; entry++) {
         const struct done_entry *done = &e->dones[(e->done_head + entry) % sim->config.writes_max];
@@ -328,19 +360,20 @@ static bool endpoint_adds_up(const struct hlg_simgrid *sim, const struct endpoin
         pieces += (uint64_t)done->done + done->failed;
         writes += done->writes;
     }
-    return pieces == e->pieces && writes == e->writes;
+    return pieces == e->pieces && writes == e->writes ? batches + e->lost : UINT64_MAX;
 }
 
 int hlg_simgrid_check(const struct hlg_simgrid *sim)
 {
-    uint32_t used = 0;
+    uint64_t used = 0;
+    uint64_t listed = 0;
     uint32_t flows = 0;
 
-    for (uint32_t index = 0; index < sim->batch_count; index++) {
+    for (uint32_t index = 0; index < sim->batch_fresh; index++) {
         used += sim->batches[index].state != BATCH_FREE;
         flows += sim->batches[index].state == BATCH_FLOW;
     }
-    if (used + sim->batch_free_count != sim->batch_count) {
+    if (used != sim->batch_used) {
         return 1;
     }
     if (flows != sim->flows) {
@@ -350,11 +383,12 @@ int hlg_simgrid_check(const struct hlg_simgrid *sim)
         return 3;
     }
     for (uint32_t slot = 0; slot < sim->endpoint_count; slot++) {
-        const struct endpoint *e = &sim->endpoints[slot];
+        const uint64_t batches = count_batches(sim, &sim->endpoints[slot]);
 
-        if (e->state != ENDPOINT_FREE && !endpoint_adds_up(sim, e)) {
+        if (batches == UINT64_MAX) {
             return 4;
         }
+        listed += batches;
     }
-    return 0;
+    return listed == used ? 0 : 5;
 }

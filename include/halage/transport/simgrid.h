@@ -1,6 +1,7 @@
 /*
  * simgrid: a network simulated by SimGrid (3.32), on its virtual clock. NICs share links as SimGrid's
- * model says, so that times mean something; bytes move only if asked. There are no faults but death.
+ * model says, so that times mean something; bytes move only if asked. Nodes can die, links can slow
+ * down, fail and be repaired; nothing else goes wrong.
  *
  * What one `write` takes is one flow from NIC to NIC. Writes to one peer go first in, first out: the
  * next begins when the one before it has left. A write has left at the later of two times: SimGrid's
@@ -20,9 +21,22 @@
 
 struct hlg_simgrid;
 
+/* What a node has of its own. */
+struct hlg_simgrid_node_config {
+    uint32_t lanes;
+    uint32_t rails;       /* of each lane: each is a NIC */
+    double nic_bandwidth; /* bytes/s, each way */
+    uint64_t op_ps;
+    hlg_time latency_ns; /* one way, to a node alike; between two others it is their mean */
+    uint32_t pieces_max; /* queue depth of an endpoint, <= cq_depth */
+};
+
 struct hlg_simgrid_config {
     uint64_t seed; /* of keys and addresses, not of times */
     uint32_t nodes;
+    /* [nodes], copied by create; then the fields of the same names below are unread. NULL: the nodes
+       are all alike */
+    const struct hlg_simgrid_node_config *node_configs;
     uint32_t lanes;         /* of each node */
     uint32_t rails;         /* of each lane: each is a NIC */
     uint32_t group_nodes;   /* nodes below one uplink; 0: a fabric that blocks nowhere */
@@ -55,9 +69,11 @@ void hlg_simgrid_config_default(struct hlg_simgrid_config *config);
 
 /*
  * Build the platform. A process has one SimGrid engine, so one simulation at a time, and after its
- * destroy only another of the same shape and bandwidths, whose clock goes on: sweeps fork.
+ * destroy only another of the same shape and bandwidths, whose links are whole: sweeps fork. The clock
+ * begins at 0.
  *
- * error  [error_bytes] a sentence on failure; untouched on success
+ * error  [error_bytes] a sentence on failure, which names the number that is wrong; untouched on
+ *        success
  *
  * Returns 0, -HLG_EINVAL, -HLG_ENOMEM, or -HLG_EIO when SimGrid said no.
  */
@@ -72,7 +88,8 @@ void hlg_simgrid_destroy(struct hlg_simgrid *sim);
  * that is none, -HLG_ELIMIT beyond domains_max, -HLG_ESTATE while the node is dead. Endpoints belong
  * to the caller until `free`. peer_open takes any well-formed address. A write to an endpoint that is
  * gone is refused, and PEER_DOWN comes after stall_ns; so it does for a peer that took nothing and
- * completed nothing between refusals for so long. wait_fd has no descriptor.
+ * completed nothing between refusals for so long. wait_fd has no descriptor. It has `ready`, which
+ * tells of the channels of hlg_simgrid_channel_pair() as well.
  */
 struct hlg_fabric *hlg_simgrid_fabric(struct hlg_simgrid *sim, uint32_t node);
 
@@ -83,7 +100,8 @@ struct hlg_fabric *hlg_simgrid_fabric(struct hlg_simgrid *sim, uint32_t node);
 int hlg_simgrid_channel_pair(struct hlg_simgrid *sim, uint32_t node_a, uint32_t node_b,
                              struct hlg_channel **a, struct hlg_channel **b);
 
-/* Rounded down to whole nanoseconds; SimGrid's own seconds go on unrounded below. */
+/* Rounded down to whole nanoseconds; SimGrid's own seconds go on unrounded below, from the first flow
+ * under way to the end of the last. */
 hlg_time hlg_simgrid_now(const struct hlg_simgrid *sim);
 
 /* Advance to the next happening and perform it. Returns false when nothing is due ever. */
@@ -91,6 +109,47 @@ bool hlg_simgrid_step(struct hlg_simgrid *sim);
 
 /* Perform all that is due by `when` >= now, then let it be `when`. Returns happenings performed. */
 uint64_t hlg_simgrid_advance_to(struct hlg_simgrid *sim, hlg_time when);
+
+/*
+ * Perform happenings until a node is ready, and then the others of that instant, or until `when` >=
+ * now; then it is `when`. HLG_TIME_NEVER: until nothing is due ever. Returns whether a node is ready.
+ * A driver steps those that are, looks which deadline comes next, and calls this again.
+ */
+bool hlg_simgrid_run(struct hlg_simgrid *sim, hlg_time when);
+
+/*
+ * Pop a node that has something new to look at: completions, immediates, PEER_DOWN, a frame, the end
+ * of a channel, room where a write or a frame was refused, a channel just made, a `wake`. In order of
+ * happening; a node is listed once at a time, and no longer when all of it has been looked at. A
+ * popped node must be stepped until it has nothing more to do, since it is listed again only by news
+ * and by what one poll or receive leaves behind. Its machine's deadline is not told of here.
+ *
+ * Returns false when there is none. O(1).
+ */
+bool hlg_simgrid_ready(struct hlg_simgrid *sim, uint32_t *node);
+
+/*
+ * Let a NIC have `factor` times its configured bandwidth from now on, flows under way too. Its
+ * operation clock stays.
+ *
+ * factor  > 0, 1: as configured; what results must be at least 1 byte/s
+ *
+ * Returns 0, -HLG_EINVAL for a NIC that is none or a factor out of range, or -HLG_EIO when SimGrid
+ * said no.
+ */
+int hlg_simgrid_set_bandwidth(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail,
+                              double factor);
+
+/*
+ * Take the link of a NIC down now, or repair it. Writes that have not landed fail with -HLG_EPEER, as
+ * if the peer had died, and are reported when that news would come; those that landed are reported
+ * well. While it is down, writes from and to the NIC are refused, and PEER_DOWN comes after stall_ns.
+ * After a repair they are taken again. Channels are not affected. O(endpoints).
+ *
+ * Returns 0, or -HLG_EINVAL for a NIC that is none.
+ */
+int hlg_simgrid_set_link(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail,
+                         bool up);
 
 /*
  * Kill a node now: nothing is placed into it any more, its ends of channels are over, and what it had

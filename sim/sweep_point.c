@@ -1,0 +1,67 @@
+#include "sweep_run.h"
+
+#include <stdlib.h>
+
+#define SENTENCE_BYTES 1024u
+
+static json_t *told(const char *status, const char *sentence, uint64_t digest, json_t *report)
+{
+    char hex[17];
+
+    (void)snprintf(hex, sizeof hex, "%016llx", (unsigned long long)digest);
+    return json_pack("{ss ss ss ss so}", "version", sim_version(), "digest", hex, "status", status,
+                     "sentence", sentence, "report", report != NULL ? report : json_null());
+}
+
+static json_t *run(const struct sim_scenario *scenario, const struct sim_workload *workload,
+                   uint64_t digest)
+{
+    const struct sim_run_options options = {0};
+    char sentence[SENTENCE_BYTES] = "";
+    struct sim_metrics metrics;
+    struct sim_run *result = calloc(1, sizeof *result);
+
+    if (result == NULL) {
+        return NULL;
+    }
+    const int error = sim_run(scenario, workload, &options, result, sentence, sizeof sentence);
+    json_t *json = NULL;
+    if (error != 0) {
+        json = told("failed", sentence, digest, NULL);
+    } else {
+        if (sim_metrics(scenario, workload, result, &metrics) == 0) {
+            json_t *report = sim_report_json(scenario, result, &metrics);
+            json = report == NULL ? NULL : told("done", "", digest, report);
+        }
+        sim_run_fini(result);
+    }
+    free(result);
+    return json;
+}
+
+json_t *sim_point_run(const char *path, const char *const *overrides, uint32_t count)
+{
+    char sentence[SENTENCE_BYTES] = "";
+    struct sim_scenario *scenario = calloc(1, sizeof *scenario);
+    struct sim_workload workload = {0};
+    json_t *json = NULL;
+
+    if (scenario == NULL) {
+        return NULL;
+    }
+    if (sim_scenario_read(scenario, path, overrides, count, sentence, sizeof sentence) != 0) {
+        free(scenario);
+        return told("refused", sentence, 0, NULL);
+    }
+    const uint64_t digest = sim_scenario_digest(scenario);
+    if (sim_scenario_check(scenario, NULL, sentence, sizeof sentence) != 0 ||
+        sim_scenario_workload(scenario, &workload, sentence, sizeof sentence) != 0) {
+        json = told("refused", sentence, digest, NULL);
+    } else {
+        json = run(scenario, &workload, digest);
+        sim_workload_fini(&workload);
+    }
+    sim_scenario_fini(scenario);
+    free(scenario);
+    return json;
+}
