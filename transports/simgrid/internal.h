@@ -196,7 +196,7 @@ struct hlg_simgrid {
        `engine_seconds`, and it was `engine_start`. */
     double engine_seconds;
     hlg_time engine_start;
-    bool engine;    /* SimGrid's is ours */
+    bool engine; /* SimGrid's is ours */
     struct node *nodes;
     struct nic *nics;
     uint32_t nic_count;
