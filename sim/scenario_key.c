@@ -117,14 +117,22 @@ _Static_assert(sizeof(enum sim_serving) == sizeof(uint32_t), "words are set thro
         BOOL(group ".prefix_cache", field.prefix_cache,                          \
              COMMENT("keep the pages of prompts, for prompts that begin alike"))
 
-#define BATCH(group, field)                                                                    \
-    COUNT(group ".sequences_max", field.sequences_max, 1, 65535,                               \
-          COMMENT("sequences in a DP rank's batch; others wait")),                             \
-        WORD(group ".kv_policy", field.policy, policy_words,                                   \
-             COMMENT("reserve pages for the whole answer, or grow and preempt the youngest")), \
-        LIST(group ".accept", field.accept, field.draft,                                       \
-             COMMENT(                                                                          \
-                 "MTP: shares of steps that accept at least 1, 2, ... draft tokens; []: no MTP"))
+#define SPECIAL_LIST(name, field)                                                                  \
+    {                                                                                              \
+        .path = (name), .kind = SIM_KEY_DRAFT, .flags = SIM_KEY_ALIAS, .offset = AT(field.accept), \
+        .capacity = AT(field.draft), .max = SIM_DRAFT_MAX,                                         \
+        COMMENT("MTP: draft tokens of a step, fewer than accept has; 0: no MTP")                   \
+    }
+
+#define BATCH(group, field)                                                                        \
+    COUNT(group ".sequences_max", field.sequences_max, 1, 65535,                                   \
+          COMMENT("sequences in a DP rank's batch; others wait")),                                 \
+        WORD(group ".kv_policy", field.policy, policy_words,                                       \
+             COMMENT("reserve pages for the whole answer, or grow and preempt the youngest")),     \
+        LIST(group ".accept", field.accept, field.draft,                                           \
+             COMMENT(                                                                              \
+                 "MTP: shares of steps that accept at least 1, 2, ... draft tokens; []: no MTP")), \
+        SPECIAL_LIST(group ".draft", field)
 
 #define LENGTHS(group, field, index)                                                    \
     SPECIAL(group ".tokens", SIM_KEY_TOKENS, field, .min = 1, .max = HLG_TOKENS_MAX,    \
