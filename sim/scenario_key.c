@@ -66,6 +66,7 @@ _Static_assert(sizeof(enum sim_serving) == sizeof(uint32_t), "words are set thro
         .path = (name), .kind = (what), .offset = AT(field), .capacity = ROOM(field), __VA_ARGS__ \
     }
 
+/* Names of members cannot stand in parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
 #define SHAPE(name, field, most, what) \
     COUNT("model." name, model.field, 0, most, .flags = SIM_KEY_DERIVED, COMMENT(what))
 
@@ -149,6 +150,8 @@ _Static_assert(sizeof(enum sim_serving) == sizeof(uint32_t), "words are set thro
              COMMENT("its standard deviation over its mean")),                          \
         SPECIAL(group ".cdf", SIM_KEY_CDF, traffic.cdf_path[index],                     \
                 COMMENT("file, JSON: pairs [tokens, share of all that are at most so long]"))
+
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 const struct sim_key sim_keys[] = {
     {.path = "schema", .kind = SIM_KEY_SCHEMA, .flags = SIM_KEY_LABEL, COMMENT("of this file: 1")},
