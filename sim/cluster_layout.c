@@ -248,7 +248,7 @@ void cluster_limits(struct cluster *c, uint32_t kind)
         hlg_max_u32(hlg_layout_lanes(&c->layouts[0]), hlg_layout_lanes(&c->layouts[1]));
     limits->rails_max = c->scenario->network.nics_per_gpu;
     limits->slices_max = c->slices;
-    limits->forwards_max = 32;
+    limits->forwards_max = 64;
     limits->chunks_max = hlg_min_u32(4 * requests + 256, 1u << 16);
     limits->ops_max = hlg_min_u32(1024 * hlg_layout_lanes(layout), 1u << 15);
     limits->blocks_max = hlg_min_u32(requests, (1u << 18) / blocks) * blocks + blocks;

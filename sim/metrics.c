@@ -77,7 +77,20 @@ static bool measured(const struct sim_scenario *scenario, const struct sim_recor
            at >= measure->warmup_ns && at < hlg_time_after(measure->warmup_ns, measure->window_ns);
 }
 
-static struct window window_of(const struct sim_scenario *scenario, const struct sim_run *run)
+/* When the last request arrived. */
+static hlg_time last_arrival(const struct sim_run *run)
+{
+    hlg_time last = 0;
+
+    for (uint32_t i = 0; i < run->record_count; i++) {
+        const hlg_time at = run->records[i].at[SIM_ARRIVED];
+        last = at != HLG_TIME_NEVER && at > last ? at : last;
+    }
+    return last;
+}
+
+static struct window window_of(const struct sim_scenario *scenario,
+                               const struct sim_workload *workload, const struct sim_run *run)
 {
     const struct sim_measure *measure = &scenario->measure;
     struct window window = {measure->warmup_ns, run->end_ns};
@@ -93,6 +106,13 @@ static struct window window_of(const struct sim_scenario *scenario, const struct
     }
     window.end = hlg_min_time(run->end_ns, hlg_time_after(measure->warmup_ns, measure->window_ns));
     window.begin = hlg_min_time(window.begin, window.end);
+    if (measure->window_ns == HLG_TIME_NEVER && workload->users == 0) {
+        /* Once arrivals cease the cluster runs empty: no rate of that time is one that it has. */
+        const hlg_time last = hlg_min_time(last_arrival(run), window.end);
+        if (last > window.begin && last - window.begin >= (window.end - window.begin) / 2) {
+            window.end = last;
+        }
+    }
     return window;
 }
 
@@ -599,7 +619,7 @@ int sim_metrics(const struct sim_scenario *scenario, const struct sim_workload *
                 const struct sim_run *run, struct sim_metrics *metrics)
 {
     const size_t records = run->record_count == 0 ? 1 : run->record_count;
-    const struct window window = window_of(scenario, run);
+    const struct window window = window_of(scenario, workload, run);
     struct sim_value *values = malloc(records * sizeof *values);
     struct change *changes = malloc(4 * records * sizeof *changes);
 

@@ -4,7 +4,8 @@
  * Latencies are of the measured requests: those that arrive within the scenario's window. Unfinished
  * and failed ones count in the percentiles of TTFT, its parts and E2E as at least what they waited
  * until the run ended; a refused one has no latency. Rates are of all requests that finish within the
- * window, measured or not.
+ * window, measured or not. A scenario that bounds no window has one from its first measured arrival to
+ * the last arrival; to the end of the run in closed loop, or when all arrive in the run's first half.
  */
 #ifndef HALAGE_SIM_METRICS_H
 #define HALAGE_SIM_METRICS_H

@@ -17,6 +17,13 @@
 
 /* ---- Scripts ---- */
 
+/* To be told apart by everyone. Source: M. Okabe, K. Ito, "Color universal design" (2008), without its
+ * yellow, which is too light for a line. */
+static const char *const colours[] = {
+    "#0072b2", "#d55e00", "#009e73", "#cc79a7", "#000000", "#e69f00", "#56b4e9",
+};
+#define COLOURS (sizeof colours / sizeof colours[0])
+
 struct script {
     const char *name; /* sweep, latency, series: of script and pictures */
     void (*body)(FILE *file, const void *context);
@@ -33,9 +40,13 @@ static int write_script(FILE *file, void *context)
     const struct script *script = context;
 
     (void)fprintf(file, "# halage-sim %s; run by: gnuplot %s.gp\n", sim_version(), script->name);
-    (void)fputs("set datafile separator tab\nset datafile missing 'nan'\nset encoding utf8\n"
+    (void)fputs("set datafile separator tab\nset datafile columnheaders\nset encoding utf8\n"
                 "set grid lc rgb '#cccccc'\nset border 3\nset tics nomirror out\n",
                 file);
+    for (size_t i = 0; i < COLOURS; i++) {
+        (void)fprintf(file, "set linetype %zu lc rgb '%s'\n", i + 1, colours[i]);
+    }
+    (void)fprintf(file, "set linetype cycle %zu\n", COLOURS);
     for (size_t i = 0; i < 2; i++) {
         (void)fprintf(file, "\nset terminal %s\nset output '%s.%s'\n", terminals[i][0],
                       script->name, terminals[i][1]);
@@ -117,12 +128,12 @@ static void lines_of(FILE *file, const struct sim_sweep *grid, const char *colum
     for (uint32_t line = 0; line < shown; line++) {
         for (uint32_t kind = 0; kind < 2; kind++) {
             (void)fprintf(file,
-                          "%s'sweep.tsv' using (int(column('point')/%" PRIu32
-                          ")):(int(column('point'))%%%" PRIu32 "==%" PRIu32
-                          " ? column('%s') : NaN) with linespoints lc %" PRIu32 " pt %" PRIu32
-                          " dt %d title '%s",
-                          line + kind == 0 ? "plot " : ", \\\n     ", step, step, line,
-                          kind == 0 ? column : dashed, line + 1, kind == 0 ? line + 5 : line + 4,
+                          "%s'sweep.tsv' every %" PRIu32 "::%" PRIu32
+                          " using (int(column('point')/%" PRIu32
+                          ")):(column('%s')) with linespoints lw 2 lc %" PRIu32 " pt %d dt %d "
+                          "title '%s",
+                          line + kind == 0 ? "plot " : ", \\\n     ", step, line, step,
+                          kind == 0 ? column : dashed, line + 1, kind == 0 ? 7 : 6,
                           kind == 0 ? 1 : 2, names[kind]);
             for (uint32_t axis = 1; axis < grid->axis_count; axis++) {
                 (void)fputs(axis == 1 ? ", " : " ", file);
@@ -141,8 +152,8 @@ static void sweep_body(FILE *file, const void *context)
     const uint32_t step = sim_sweep_count(grid) / first;
     const uint32_t each = first / LABELS_MAX + 1;
 
-    (void)fputs("set multiplot layout 2,1\nset key outside right top noenhanced\n"
-                "set lmargin 10\nset xlabel '",
+    (void)fputs("set multiplot layout 2,1\nset key outside right top Left reverse noenhanced\n"
+                "set lmargin 10\nset rmargin 32\nset xlabel '",
                 file);
     if (grid->axis_count == 0) {
         (void)fputs("the scenario", file);
@@ -264,7 +275,7 @@ static void latency_body(FILE *file, const void *context)
     heading(file, plot);
     (void)fputs("set key outside right top Left reverse\nset xlabel 'latency (ms, logarithmic)'\n"
                 "set ylabel 'share of requests that take at most so long'\n"
-                "set logscale x\nset yrange [0:1]\nset xrange [0.001:*]\nset format x '%g'\n"
+                "set logscale x\nset yrange [0:1]\nset xrange [0.001:*]\nset format x '10^{%T}'\n"
                 "plot ",
                 file);
     for (size_t i = 0; i < CURVES; i++) {
@@ -286,7 +297,8 @@ static int write_series(FILE *file, void *context)
 static void series_panel(FILE *file, const char *label, const char *const columns[][2],
                          size_t count, bool percent)
 {
-    (void)fprintf(file, "set ylabel '%s'\nset yrange [0:%s]\nplot ", label, percent ? "100" : "*");
+    (void)fprintf(file, "set ylabel '%s'\nset yrange [0:%s]\nplot ", label,
+                  percent ? "*<100" : "*");
     for (size_t i = 0; i < count; i++) {
         (void)fprintf(file,
                       "%s'series.tsv' using (column('time_s')):(%scolumn('%s')) with lines lw 1.5 "
@@ -319,7 +331,7 @@ static void series_body(FILE *file, const void *context)
     const bool colocated = plot->scenario->serving == SIM_SERVING_COLOCATED;
 
     (void)fprintf(file,
-                  "set multiplot layout %d,1\nset lmargin 10\n"
+                  "set multiplot layout %d,1\nset lmargin 10\nset rmargin 24\n"
                   "set key outside right top Left reverse\n",
                   colocated ? 2 : 3);
     heading(file, plot);

@@ -16,8 +16,8 @@ static void engine_line(FILE *file, const char *role, uint32_t nodes,
                   ", weights %s, kv %s\n",
                   role, nodes, engine->gpus, engine->gpu, engine->tp, engine->dp, engine->ep,
                   sim_dtype_name(engine->weights), sim_dtype_name(engine->kv));
-    (void)fprintf(file, "    %s %s, calibration %s; %" PRIu64 " KV tokens a rank%s\n",
-                  basis->engine, engine->version[0] != '\0' ? engine->version : "(its version)",
+    (void)fprintf(file, "    %s%s%s, calibration %s; %" PRIu64 " KV tokens a rank%s\n",
+                  basis->engine, engine->version[0] != '\0' ? ", asked for " : "", engine->version,
                   basis->id, kv_tokens, engine->kv_tokens != 0 ? " (given)" : "");
     if (basis->extrapolated) {
         (void)fprintf(file, "    EXTRAPOLATED: %s\n", basis->why);

@@ -9,6 +9,7 @@
 #include "channel.h"
 #include "decode.h"
 #include "prefill.h"
+#include "trace.h"
 #include "transport.h"
 
 struct hlg_pump;
@@ -37,6 +38,9 @@ struct hlg_pump_config {
     void (*notice)(void *context, const struct hlg_notice *notice);
     void (*note)(void *context, const struct hlg_note *note); /* may be NULL */
     void *context;
+    /* Records what the machine is told and what it gives; the caller's, until destroy returned; NULL:
+       nothing is recorded. Fresh: nothing was begun with it. */
+    struct hlg_trace *trace;
 };
 
 /* Takes all its memory. Returns 0, or an error with `error` [error_bytes] filled with a sentence. */

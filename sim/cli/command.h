@@ -19,6 +19,7 @@ int command_explain(int argc, char **argv);
 int command_init(int argc, char **argv);
 int command_list(int argc, char **argv);
 int command_run(int argc, char **argv);
+int command_sweep(int argc, char **argv);
 
 /* Room for every sentence of the simulator. */
 #define COMMAND_TEXT_BYTES 2048u

@@ -18,6 +18,7 @@ static const struct {
     {"init", command_init, "write a commented scenario with every key"},
     {"list", command_list, "list models, gpus, nics, nodes, engines or keys"},
     {"run", command_run, "run a scenario: latencies, throughput, what is full"},
+    {"sweep", command_sweep, "run a grid of scenarios, on all cores or many machines"},
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

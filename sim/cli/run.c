@@ -1,5 +1,6 @@
 /* `halage-sim run`: one scenario, and what came of it. */
 #include "execute.h"
+#include "plot.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -12,6 +13,7 @@ struct request {
     const char *csv_file;
     const char *series_file;
     const char *trace_file;
+    const char *plot_folder;
     bool quiet;
 };
 
@@ -20,6 +22,7 @@ enum key {
     KEY_CSV,
     KEY_SERIES,
     KEY_TRACE,
+    KEY_PLOT,
     KEY_QUIET,
 };
 
@@ -29,6 +32,8 @@ static const struct argp_option option_table[] = {
     {"csv", KEY_CSV, "FILE", 0, "Write one row for each request, its moments in nanoseconds", 0},
     {"series", KEY_SERIES, "FILE", 0, "Write queues, batches, KV and NIC use over time as TSV", 0},
     {"trace-out", KEY_TRACE, "FILE", 0, "Write all that happens for Perfetto (ui.perfetto.dev)", 0},
+    {"plot", KEY_PLOT, "DIR", 0,
+     "Draw latencies, and the use of NICs and nodes over time, into DIR, by gnuplot", 0},
     {"quiet", KEY_QUIET, NULL, 0, "Show no progress", 0},
     {0},
 };
@@ -48,6 +53,9 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         return 0;
     case KEY_TRACE:
         request->trace_file = argument;
+        return 0;
+    case KEY_PLOT:
+        request->plot_folder = argument;
         return 0;
     case KEY_QUIET:
         request->quiet = true;
@@ -96,6 +104,18 @@ static bool is_stdout(const char *file)
     return file != NULL && strcmp(file, "-") == 0;
 }
 
+static bool draw(const char *program, const char *folder, const struct execution *execution)
+{
+    char text[COMMAND_TEXT_BYTES];
+    const int drawn = folder == NULL ? 0
+                                     : sim_plot_run(folder, &execution->scenario, &execution->run,
+                                                    &execution->metrics, text, sizeof text);
+    if (drawn != 0) {
+        (void)options_error(program, "--plot: %s", text);
+    }
+    return drawn >= 0;
+}
+
 /* Everything is written, though one file fails. */
 static bool tell(const char *program, const struct request *request, struct execution *execution)
 {
@@ -111,7 +131,7 @@ static bool tell(const char *program, const struct request *request, struct exec
     good = write_file(program, "--json", request->json_file, write_json, execution) && good;
     good = write_file(program, "--csv", request->csv_file, write_csv, execution) && good;
     good = write_file(program, "--series", request->series_file, write_series, execution) && good;
-    return good;
+    return draw(program, request->plot_folder, execution) && good;
 }
 
 int command_run(int argc, char **argv)

@@ -18,7 +18,25 @@ hlg_time hlg_pump_now(const struct hlg_pump *p)
 int pump_feed(struct hlg_pump *p, struct hlg_event *event)
 {
     event->now = hlg_pump_now(p);
-    return p->machine.handle(p->machine.memory, event);
+    if (p->trace == NULL) {
+        return p->machine.handle(p->machine.memory, event);
+    }
+    hlg_trace_event(p->trace, event);
+    int result = p->machine.handle(p->machine.memory, event);
+    hlg_trace_result(p->trace, result);
+    return result;
+}
+
+int pump_pull(struct hlg_pump *p, uint32_t lane, unsigned kinds, struct hlg_action *action)
+{
+    int pulled = p->machine.next(p->machine.memory, lane, kinds, action);
+
+    if (p->trace != NULL && pulled != 0) {
+        hlg_trace_action(p->trace, lane, kinds, action);
+    } else if (p->trace != NULL) {
+        hlg_trace_nothing(p->trace, lane, kinds);
+    }
+    return pulled;
 }
 
 void pump_feed_peer(struct hlg_pump *p, enum hlg_event_kind kind, uint32_t peer, int32_t status)
@@ -157,7 +175,7 @@ void pump_carry_node(struct hlg_pump *p)
     struct hlg_action action;
     uint32_t count = 0;
 
-    while (p->machine.next(p->machine.memory, 0, HLG_ACTIONS_NODE, &action) != 0) {
+    while (pump_pull(p, 0, HLG_ACTIONS_NODE, &action) != 0) {
         carry_action(p, &action);
         HLG_ASSERT(++count < ACTIONS_PER_STEP_MAX);
     }
@@ -199,7 +217,7 @@ static int carry_writes(struct hlg_pump *p, uint32_t lane)
     int work = 0;
 
     for (uint32_t i = 0; i < WRITES_PER_STEP_MAX; i++) {
-        if (p->machine.next(p->machine.memory, lane, HLG_ACTION_WRITE, &action) == 0) {
+        if (pump_pull(p, lane, HLG_ACTION_WRITE, &action) == 0) {
             break;
         }
         work += carry_write(p, &action.write) > 0;

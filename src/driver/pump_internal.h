@@ -105,15 +105,20 @@ struct hlg_pump {
     void (*notice)(void *context, const struct hlg_notice *notice);
     void (*note)(void *context, const struct hlg_note *note);
     void *context;
+    struct hlg_trace *trace; /* NULL: none */
     struct hlg_pump_stats stats;
 };
 
 /* pump_machine.c: makes the machine of the config's role. Returns 0, -HLG_EINVAL or -HLG_ENOMEM. */
 int pump_machine_init(struct pump_machine *machine, const struct hlg_pump_config *config,
                       const struct hlg_limits *limits);
+/* Begins the trace of the machine that init makes of these. */
+void pump_machine_trace(struct hlg_trace *trace, const struct hlg_pump_config *config,
+                        const struct hlg_limits *limits);
 
-/* pump.c: hand an event to the machine, with the time. */
+/* pump.c: hand an event to the machine, with the time; pull from it. */
 int pump_feed(struct hlg_pump *p, struct hlg_event *event);
+int pump_pull(struct hlg_pump *p, uint32_t lane, unsigned kinds, struct hlg_action *action);
 void pump_feed_peer(struct hlg_pump *p, enum hlg_event_kind kind, uint32_t peer, int32_t status);
 /* Carry out all actions that belong to no lane. */
 void pump_carry_node(struct hlg_pump *p);

@@ -123,6 +123,7 @@ static void fill_numbers(struct hlg_pump *p, const struct hlg_pump_config *confi
     p->notice = config->notice;
     p->note = config->note;
     p->context = config->context;
+    p->trace = config->trace;
     p->region_count = config->region_count;
     p->own_place_count = config->place_count;
     p->fabric->query(p->fabric, &p->caps);
@@ -234,6 +235,9 @@ int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump
         give_memory(p);
         return fail(error, error_bytes, code,
                     code == -HLG_ENOMEM ? "out of memory" : "the machine refuses the limits");
+    }
+    if (p->trace != NULL) {
+        pump_machine_trace(p->trace, config, &p->limits);
     }
     *pump = p;
     return 0;

@@ -152,3 +152,17 @@ int pump_machine_init(struct pump_machine *machine, const struct hlg_pump_config
     }
     return -HLG_EINVAL;
 }
+
+void pump_machine_trace(struct hlg_trace *trace, const struct hlg_pump_config *config,
+                        const struct hlg_limits *limits)
+{
+    if (config->role == HLG_ROLE_PREFILL) {
+        struct hlg_prefill_config prefill = config->prefill;
+        prefill.limits = *limits;
+        hlg_trace_begin(trace, &prefill, NULL);
+    } else {
+        struct hlg_decode_config decode = config->decode;
+        decode.limits = *limits;
+        hlg_trace_begin(trace, NULL, &decode);
+    }
+}

@@ -20,13 +20,19 @@ bool in_use = false;
 std::vector<sg::Host *> nics;
 std::vector<sg::SplitDuplexLink *> links; // of the NICs
 std::set<uint32_t> changed;               // NICs whose bandwidth is not their shape's
-std::vector<sg::CommPtr> flows;
-std::vector<sg::CommPtr>
-    over; // cancelled or ended, and kept for one run: nobody gets their address
+// Never destroyed: when the process exits, what a flow refers to inside SimGrid may be gone first (3.32).
+auto &flows = *new std::vector<sg::CommPtr>;
+auto &over = *new std::vector<sg::CommPtr>; // cancelled or ended, and kept for one run: nobody gets
+                                            // their address
 std::vector<uint32_t> ended;
 // Engine::run_until returns after the round in which this set is no longer empty: SimGrid asks no
 // more of it, and it is the only way out of the loop before its date (EngineImpl::run, 3.32).
 std::set<sg::Activity *> stop;
+std::vector<sg::CommPtr> former;             // what `over` held when the last run began
+// 3.32 lets a cancelled flow keep its share of the links until the round after, which may be that of
+// the end of another one. So a round of one nanosecond comes first.
+bool cancelled = false;
+constexpr double cancel_seconds = 1e-9;
 char error[256] = "";
 
 template <typename Body> int guarded(Body body)
@@ -191,6 +197,7 @@ extern "C" int sgx_cancel(uint32_t flow)
         flows.at(flow) = nullptr;
         over.push_back(comm);
         comm->cancel();
+        cancelled = true;
         return 0;
     });
 }
@@ -210,9 +217,13 @@ extern "C" int sgx_run(double when)
         auto *engine = sg::Engine::get_instance();
         ended.clear();
         stop.clear();
-        std::vector<sg::CommPtr> before;
-        before.swap(over);
-        if (when < 0) {
+        former.clear();
+        former.swap(over);
+        if (cancelled) {
+            cancelled = false;
+            engine->run_until(sg::Engine::get_clock() + cancel_seconds);
+        }
+        if (when < 0 && stop.empty()) {
             engine->run();
         }
         // It stops anywhere within 10 us of the date (3.32): again, one round a call.
