@@ -107,6 +107,7 @@ struct intake {
     uint32_t rank;
     uint32_t slot;        /* of the node: context page, and number in the batch */
     uint32_t peer_target; /* of the prefill router, while its load counts there */
+    uint32_t flying;      /* prefill node that has not got its REQUEST yet, or HLG_NONE */
     bool joined;          /* it is in the batch */
     bool ready;
     hlg_handle handle;
@@ -182,6 +183,8 @@ struct prefill_engine {
     uint32_t running;   /* index into forwards, or HLG_NONE */
     uint32_t composed;
     struct forward forwards[2];
+    uint32_t open; /* requests that it has, or that are on their way to it */
+    bool full;
     bool *rank_busy; /* [ranks] of the forward that runs */
     bool retry_armed;
 };
@@ -193,6 +196,7 @@ struct decode_engine {
     struct sim_batch *batch;
     hlg_time batch_at; /* of the EVENT_BATCH that counts */
     bool starved;      /* of slots */
+    bool blocked;      /* all prefill nodes have as many requests as they take */
 };
 
 /* What a notice says, kept until the pump's call is over. */
@@ -285,7 +289,9 @@ struct cluster {
     hlg_time pace;
     uint64_t turns;
     uint64_t hash;
-    bool greeting; /* nodes are getting to know each other */
+    uint32_t full_count; /* prefill nodes that take no more */
+    uint32_t unblocked;  /* decode node whose turn it is when they do again */
+    bool greeting;       /* nodes are getting to know each other */
     bool faulty;
 };
 
@@ -356,6 +362,8 @@ void prefill_letter(struct node *n, const struct letter *letter);
 void prefill_dispatched(struct node *n, struct work *w);
 void prefill_tick(struct node *n, uint32_t layer);
 void prefill_poke(struct node *n);
+/* One more request is on its way to it, or one less is there. */
+void prefill_count(struct node *n, int32_t more);
 void prefill_died(struct node *n);
 
 /* decode_node.c */
@@ -364,6 +372,7 @@ void decode_close(struct node *n);
 void decode_letter(struct node *n, const struct letter *letter);
 void decode_enqueue(struct node *n, struct job *job);
 void decode_look(struct node *n);
+void decode_unblock(struct cluster *c);
 void decode_news(struct node *n, struct intake *intake);
 void decode_batch(struct node *n);
 void decode_died(struct node *n);

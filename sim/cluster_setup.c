@@ -343,7 +343,7 @@ void cluster_set_up(struct cluster *c, struct node *n)
     }
     for (uint32_t rank = 0; rank < n->ranks; rank++) {
         sim_router_set_up(c->routers[cluster_kind(n)], rank * nodes + n->number,
-                          n->alive && some && (n->decode || all));
+                          n->alive && some && (n->decode || (all && !n->prefill.full)));
     }
 }
 

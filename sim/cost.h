@@ -1,6 +1,6 @@
 /*
  * How long one step of an engine takes: measured operator times summed over a step, and one constant
- * for what lies between the operators (docs/simulation.md, "Cost"). Pure: equal arguments, equal bits.
+ * for what lies between the operators (docs/cost.md). Pure: equal arguments, equal bits.
  *
  * Sources of time, best first: a user's own step table; operator tables of (GPU, engine); a roofline,
  * which the result flags as extrapolated.
@@ -99,7 +99,7 @@ double sim_cost_step_ns(const struct sim_cost *cost, const struct sim_rank_step 
 struct sim_cost_basis {
     char id[48];
     char engine[48];   /* name and version that the constants are of */
-    bool extrapolated; /* a roofline stood in for at least one operator */
+    bool extrapolated; /* a roofline, or another GPU, stood in for at least one operator */
     bool borrowed; /* operators were measured with another engine, or constants on another GPU */
     bool is_stale; /* the version asked for is not the calibration's */
     char why[320]; /* which, and what is missing; "" if nothing */

@@ -18,23 +18,50 @@
 /* The exchange was measured with DeepSeek's shape; others count by what they move. */
 #define EXCHANGE_VALUES (7168.0 * 8.0)
 
+/* GPUs whose kernels run as on another one: H800 is an H100 with fewer links, GB200 a B200 with 4 to 11 %
+ * more of everything. Not for collectives. */
+static const char *relative(const char *gpu, enum sim_operator which)
+{
+    if (which == SIM_OPERATOR_REDUCE || which == SIM_OPERATOR_EXCHANGE) {
+        return NULL;
+    }
+    return strcmp(gpu, "H800") == 0 ? "H100" : strcmp(gpu, "GB200") == 0 ? "B200" : NULL;
+}
+
+/* Rows of one GPU: this engine's own, the lender's, or any engine's. */
+static bool find_on(struct sim_operators *operators, enum sim_operator which, const char *text,
+                    char *prefix, const char *gpu, const char *rest)
+{
+    const char *const engines[] = {operators->engine, LENDER, "any"};
+
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)snprintf(prefix, SIM_OPERATOR_PREFIX, "%s\t%s\t%s", gpu, engines[i], rest);
+        if (sim_calibration_next(text, prefix, NULL) != NULL) {
+            operators->borrowed[which] |= i == 1 && strcmp(operators->engine, LENDER) != 0;
+            return true;
+        }
+    }
+    return false;
+}
+
 bool sim_operators_find(struct sim_operators *operators, enum sim_operator which, const char *text,
                         char *prefix, const char *format, ...)
 {
-    const char *const engines[] = {operators->engine, LENDER, "any"};
+    const char *other = relative(operators->gpu->name, which);
     char rest[SIM_OPERATOR_PREFIX / 2];
     va_list arguments;
 
     va_start(arguments, format);
     (void)vsnprintf(rest, sizeof rest, format, arguments);
     va_end(arguments);
-    for (uint32_t i = 0; operators->measured && i < 3; i++) {
-        (void)snprintf(prefix, SIM_OPERATOR_PREFIX, "%s\t%s\t%s", operators->gpu->name, engines[i],
-                       rest);
-        if (sim_calibration_next(text, prefix, NULL) != NULL) {
-            operators->borrowed[which] |= i == 1 && strcmp(operators->engine, LENDER) != 0;
-            return true;
-        }
+    if (operators->measured &&
+        find_on(operators, which, text, prefix, operators->gpu->name, rest)) {
+        return true;
+    }
+    if (operators->measured && other != NULL &&
+        find_on(operators, which, text, prefix, other, rest)) {
+        operators->related[which] = true;
+        return true;
     }
     operators->missing[which] = true;
     return false;

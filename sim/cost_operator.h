@@ -27,6 +27,7 @@ struct sim_operators {
     enum sim_dtype kv;
     bool measured;                      /* false: the roofline for all */
     bool missing[SIM_OPERATOR_COUNT];   /* set: the roofline stood in */
+    bool related[SIM_OPERATOR_COUNT];   /* set: measured on another GPU of its kind */
     bool borrowed[SIM_OPERATOR_COUNT];  /* set: measured with another engine */
     bool stretched[SIM_OPERATOR_COUNT]; /* set: measured for another shape, and scaled */
 };

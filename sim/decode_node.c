@@ -151,6 +151,7 @@ static struct intake *open_intake(struct node *n, struct job *job)
     intake->rank = job->rank;
     intake->slot = n->decoder.slots.free[--n->decoder.slots.count];
     intake->peer_target = HLG_NONE;
+    intake->flying = HLG_NONE;
     intake->joined = false;
     intake->ready = false;
     intake->handle = 0;
@@ -183,6 +184,11 @@ static struct job *detach(struct cluster *c, struct intake *intake)
     struct job *job = roster_at(&c->jobs, intake->job);
 
     intake_unload(c, intake);
+    if (intake->flying != HLG_NONE) {
+        struct node *p = &c->nodes[intake->flying];
+        intake->flying = HLG_NONE;
+        prefill_count(p, -1);
+    }
     HLG_ASSERT(job->intake == intake->item.number);
     job->intake = HLG_NONE;
     intake->job = HLG_NONE;
@@ -291,31 +297,29 @@ static void mark_submitted(struct node *n, const struct job *job, uint32_t targe
     cluster_trace(c, EVENT_INGESTED, job->request, (uint64_t)n->index << 32 | job->rank);
 }
 
-/* A job that has left the queue gets its pages and goes to a prefill node. */
-static void submit(struct node *n, struct job *job, struct intake *intake)
+/* A job that has left the queue, with its pages, goes to a prefill target (HLG_NONE: it needs none). */
+static void submit(struct node *n, struct job *job, struct intake *intake, uint32_t target)
 {
     struct cluster *c = n->cluster;
-    uint32_t target = job->tokens > 1 ? choose_prefill(c, job) : HLG_NONE;
-    bool homeless = job->tokens > 1 && (target == HLG_NONE || !n->peer_up[target % c->prefills]);
+    int error = -HLG_EPEER;
 
     job->intake = intake->item.number;
-    if (!homeless) {
+    if (target == HLG_NONE || n->peer_up[target % c->prefills]) {
         fill_prompt(intake, job, target == HLG_NONE ? 0 : target / c->prefills);
         mark_submitted(n, job, target);
-        if (target != HLG_NONE) {
-            intake->peer_target = target;
-            sim_router_load(c->routers[0], target, (int64_t)job->tokens);
-        }
-        int error = tell_submit(n, intake, job, target);
-        if (error == 0) {
-            return;
-        }
-        /* its session may have ended a moment ago */
-        HLG_ASSERT(error == -HLG_EPEER || error == -HLG_ELIMIT);
+        error = tell_submit(n, intake, job, target);
+        HLG_ASSERT(error == 0 || error == -HLG_EPEER || error == -HLG_ELIMIT);
     }
-    job = detach(c, intake);
-    close_intake(n, intake, false);
-    request_failed(c, job, HLG_REASON_PEER, CLUSTER_HOMELESS_NS);
+    if (error == 0 && target != HLG_NONE) {
+        intake->peer_target = target;
+        intake->flying = target % c->prefills;
+        sim_router_load(c->routers[0], target, (int64_t)job->tokens);
+        prefill_count(&c->nodes[intake->flying], 1);
+    } else if (error != 0) { /* its session has ended a moment ago */
+        job = detach(c, intake);
+        close_intake(n, intake, false);
+        request_failed(c, job, HLG_REASON_PEER, CLUSTER_HOMELESS_NS);
+    }
 }
 
 /* ---- queues ------------------------------------------------------------------------------- */
@@ -329,6 +333,20 @@ static void pop(struct node *n, struct job *job)
     q->tail = q->head == HLG_NONE ? HLG_NONE : q->tail;
     q->count--;
     job->queued = false;
+}
+
+/* Returns false when it must wait: all prefill nodes have as many requests as they take. *target is
+ * HLG_NONE when there is none to wait for. */
+static bool find_prefill(struct node *n, const struct job *job, uint32_t *target)
+{
+    struct cluster *c = n->cluster;
+
+    *target = choose_prefill(c, job);
+    if (*target == HLG_NONE && c->full_count > 0) {
+        n->decoder.blocked = true;
+        return false;
+    }
+    return true;
 }
 
 /* Submit what there are pages and slots for. */
@@ -347,19 +365,40 @@ static void look_at(struct node *n, uint32_t rank)
         if (sim_pages_available(n->pages[rank]) < wanted) {
             return;
         }
+        uint32_t target = HLG_NONE;
+        if (job->tokens > 1 && !find_prefill(n, job, &target)) {
+            return;
+        }
+        pop(n, job);
+        if (job->tokens > 1 && target == HLG_NONE) {
+            request_failed(c, job, HLG_REASON_PEER, CLUSTER_HOMELESS_NS);
+            continue;
+        }
         struct intake *intake = open_intake(n, job);
         bool taken = take_pages(n, intake, wanted);
         HLG_ASSERT(taken);
-        pop(n, job);
-        submit(n, job, intake);
+        submit(n, job, intake, target);
     }
 }
 
 void decode_look(struct node *n)
 {
     n->decoder.starved = false;
+    n->decoder.blocked = false;
     for (uint32_t rank = 0; rank < n->ranks; rank++) {
         look_at(n, rank);
+    }
+}
+
+/* Some prefill node has a place again: the decode nodes take turns. */
+void decode_unblock(struct cluster *c)
+{
+    for (uint32_t i = 0; c->full_count < c->prefills && i < c->decodes; i++) {
+        struct node *n = cluster_decode_node(c, c->unblocked);
+        c->unblocked = (c->unblocked + 1) % c->decodes;
+        if (n->alive && n->decoder.blocked) {
+            decode_look(n);
+        }
     }
 }
 

@@ -70,7 +70,8 @@ uint32_t sim_steps_running(const struct sim_steps *steps, uint32_t rank);
 uint64_t sim_steps_context(const struct sim_steps *steps, uint32_t rank);
 uint32_t sim_steps_youngest(const struct sim_steps *steps, uint32_t rank); /* or HLG_NONE */
 
-/* Those that have not stepped yet, oldest first. Valid until the next add, remove or move. */
+/* Those that have not stepped yet, oldest first. A move empties the list, and leaves what is read
+ * of it valid until the next add or remove. */
 const uint32_t *sim_steps_fresh(const struct sim_steps *steps, uint32_t *count);
 
 /* A place whose key has come, the oldest first, or HLG_NONE. */

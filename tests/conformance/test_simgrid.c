@@ -3,7 +3,11 @@
  */
 #include "simgrid_world.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void play_one_flow(struct result *result)
 {
@@ -324,6 +328,35 @@ static void a_process_has_one_engine(void **state)
     assert_int_equal(result.codes[3], -HLG_EIO);
 }
 
+/* SimGrid's own objects go when the process exits, and flows that were cancelled refer to them. */
+static void a_process_may_exit_after_cancelled_flows(void **state)
+{
+    int status = 0;
+
+    (void)state;
+    (void)fflush(NULL); /* the child exits in order, and prints nothing twice */
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct result result = {0};
+        struct world w = {.result = &result};
+        struct hlg_simgrid_config config;
+        world_config(&config, 3);
+        world_open(&w, &config);
+        post(&w, 0, 2, 50000, 1000000);
+        post(&w, 1, 2, 50, 1000);
+        while (w.expected[2] > 50000) {
+            HLG_ASSERT(hlg_simgrid_step(w.sim));
+            look(&w, 2);
+        }
+        hlg_simgrid_destroy(w.sim);
+        free(w.memory);
+        exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -337,6 +370,7 @@ int main(void)
         cmocka_unit_test(a_full_queue_holds_immediates_back),
         cmocka_unit_test(a_peer_that_never_polls_goes_down),
         cmocka_unit_test(a_process_has_one_engine),
+        cmocka_unit_test(a_process_may_exit_after_cancelled_flows),
     };
 
     return cmocka_run_group_tests_name("simgrid", tests, NULL, NULL);

@@ -234,6 +234,34 @@ static void a_failed_link_fails_what_is_under_way(void **state)
     }
 }
 
+static void play_survivor(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+
+    world_config(&config, 4);
+    world_open(&w, &config);
+    post(&w, 0, 3, 100, 1000 * KB);
+    post(&w, 1, 3, 100, 1000 * KB);
+    w.expected[3] = 100;
+    (void)hlg_simgrid_advance_to(w.sim, HLG_NS_PER_MS);
+    hlg_simgrid_kill(w.sim, 1);
+    (void)hlg_simgrid_advance_to(w.sim, 2 * HLG_NS_PER_MS);
+    post(&w, 2, 0, 100, 500 * KB); /* elsewhere: nobody shares with it */
+    run(&w);
+}
+
+/* 1 ms at half the bandwidth, and what is left at the whole: the dead one's share is free at once. */
+static void survivors_get_the_share_of_the_dead(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_survivor, &result);
+    assert_in_range(result.arrived[3], 2500000 - 2, 2500000 + 2);
+    assert_near(result.arrived[0], 3 * HLG_NS_PER_MS);
+}
+
 static void play_repair(struct result *result)
 {
     struct world w = {.result = result};
@@ -458,6 +486,7 @@ int main(void)
         cmocka_unit_test(a_slow_link_slows_flows_under_way),
         cmocka_unit_test(the_next_simulation_has_whole_links),
         cmocka_unit_test(a_failed_link_fails_what_is_under_way),
+        cmocka_unit_test(survivors_get_the_share_of_the_dead),
         cmocka_unit_test(a_repair_is_news),
         cmocka_unit_test(a_node_with_news_is_listed_once),
         cmocka_unit_test(channels_are_ready_with_frames_room_and_ends),

@@ -192,6 +192,10 @@ struct hlg_simgrid {
     uint64_t hash;
     uint32_t ring_capacity;
     uint32_t flows; /* in SimGrid */
+    /* SimGrid's clock stands still while there is no flow. When the first one began it showed
+       `engine_seconds`, and it was `engine_start`. */
+    double engine_seconds;
+    hlg_time engine_start;
     bool engine;    /* SimGrid's is ours */
     struct node *nodes;
     struct nic *nics;
@@ -221,8 +225,6 @@ const char *config_fault(const struct hlg_simgrid_config *config);
 
 /* link.c */
 struct nic *link_nic(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail);
-/* SimGrid's clock follows ours; it does by itself only while flows are under way. */
-void link_sync(struct hlg_simgrid *sim);
 
 /* ready.c */
 void ready_init(struct hlg_simgrid *sim);

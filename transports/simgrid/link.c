@@ -21,17 +21,6 @@ struct nic *link_nic(struct hlg_simgrid *sim, uint32_t index, uint32_t lane, uin
     return &sim->nics[node->nic_begin + lane * node->config.rails + rail];
 }
 
-void link_sync(struct hlg_simgrid *sim)
-{
-    const double seconds = (double)sim->now * 1e-9;
-
-    if (sim->flows == 0 && sgx_now() < seconds) {
-        const int ended = sgx_run(seconds);
-
-        HLG_ASSERT(ended == 0);
-    }
-}
-
 static void trace(struct hlg_simgrid *sim, const struct nic *nic, uint64_t what)
 {
     sim_trace(sim, HAPPENING_LINK, nic->node, hlg_u32((uint64_t)(nic - sim->nics)), what);
@@ -51,7 +40,6 @@ int hlg_simgrid_set_bandwidth(struct hlg_simgrid *sim, uint32_t node, uint32_t l
     if (!isfinite(bandwidth) || factor <= 0 || bandwidth < 1) {
         return -HLG_EINVAL;
     }
-    link_sync(sim);
     if (sgx_set_bandwidth(hlg_u32((uint64_t)(nic - sim->nics)), bandwidth) != 0) {
         return -HLG_EIO;
     }

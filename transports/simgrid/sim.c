@@ -39,9 +39,15 @@ void hlg_simgrid_config_default(struct hlg_simgrid_config *config)
 }
 
 /* SimGrid's clock in our nanoseconds. The thousandth makes up for what doubles lose. */
-static hlg_time engine_time(void)
+static hlg_time engine_time(const struct hlg_simgrid *sim)
 {
-    return (hlg_time)floor(sgx_now() * 1e9 + 1e-3);
+    return sim->engine_start + (hlg_time)floor((sgx_now() - sim->engine_seconds) * 1e9 + 1e-3);
+}
+
+/* SimGrid's seconds at a time of ours. */
+static double engine_seconds(const struct hlg_simgrid *sim, hlg_time time)
+{
+    return sim->engine_seconds + (double)(time - sim->engine_start) * 1e-9;
 }
 
 static void query(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps)
@@ -137,7 +143,6 @@ int hlg_simgrid_create(const struct hlg_simgrid_config *config, struct hlg_simgr
         hlg_simgrid_destroy(sim);
         return refuse(-HLG_EIO, sgx_error(), error, error_bytes);
     }
-    sim->now = engine_time();
     *out = sim;
     return 0;
 }
@@ -248,14 +253,14 @@ static void perform(struct hlg_simgrid *sim, const struct happening *h)
 /* Run SimGrid to `limit` or to the next end of flows. Returns how many ended. */
 static uint32_t run_engine(struct hlg_simgrid *sim, hlg_time limit)
 {
-    const int ended = sgx_run(limit == HLG_TIME_NEVER ? -1.0 : (double)limit * 1e-9);
+    const int ended = sgx_run(limit == HLG_TIME_NEVER ? -1.0 : engine_seconds(sim, limit));
     hlg_time time;
 
     HLG_ASSERT(ended >= 0 && (ended > 0 || limit != HLG_TIME_NEVER));
     if (ended == 0) {
         return 0;
     }
-    time = hlg_min_time(engine_time(), limit);
+    time = hlg_min_time(engine_time(sim), limit);
     sim->now = time > sim->now ? time : sim->now;
     for (uint32_t index = 0; index < (uint32_t)ended; index++) {
         batch_on_flow(sim, sgx_ended(index));

@@ -69,8 +69,8 @@ void hlg_simgrid_config_default(struct hlg_simgrid_config *config);
 
 /*
  * Build the platform. A process has one SimGrid engine, so one simulation at a time, and after its
- * destroy only another of the same shape and bandwidths, whose clock goes on and whose links are
- * whole: sweeps fork.
+ * destroy only another of the same shape and bandwidths, whose links are whole: sweeps fork. The clock
+ * begins at 0.
  *
  * error  [error_bytes] a sentence on failure, which names the number that is wrong; untouched on
  *        success
@@ -100,7 +100,8 @@ struct hlg_fabric *hlg_simgrid_fabric(struct hlg_simgrid *sim, uint32_t node);
 int hlg_simgrid_channel_pair(struct hlg_simgrid *sim, uint32_t node_a, uint32_t node_b,
                              struct hlg_channel **a, struct hlg_channel **b);
 
-/* Rounded down to whole nanoseconds; SimGrid's own seconds go on unrounded below. */
+/* Rounded down to whole nanoseconds; SimGrid's own seconds go on unrounded below, from the first flow
+ * under way to the end of the last. */
 hlg_time hlg_simgrid_now(const struct hlg_simgrid *sim);
 
 /* Advance to the next happening and perform it. Returns false when nothing is due ever. */
