@@ -168,6 +168,7 @@ void request_failed(struct cluster *c, struct job *job, uint32_t reason, hlg_tim
         request_end(c, job, SIM_FAILED, reason);
         return;
     }
+    cluster_record(c, job)->retries++;
     forget_times(c, job);
     heap_put(c, (struct event){.at = hlg_time_after(c->now, pause),
                                .kind = EVENT_ROUTE,

@@ -556,6 +556,7 @@ void decode_news(struct node *n, struct intake *intake)
 
     cluster_stamp(c, job, SIM_READY, c->now);
     if (!last_token) {
+        n->totals.tokens_out += cluster_record(c, job)->at[SIM_FIRST] == HLG_TIME_NEVER;
         cluster_stamp(c, job, SIM_STEPPED, c->now);
         cluster_stamp(c, job, SIM_FIRST, c->now);
     }
