@@ -8,6 +8,7 @@
 struct entry {
     hlg_time joined;
     uint64_t serial; /* order of joining */
+    hlg_time last_ns;
     uint64_t stream;
     uint32_t sequence;
     uint32_t context;
@@ -142,11 +143,19 @@ static uint32_t pop(struct sim_batch *batch, uint32_t rank)
 int sim_batch_join(struct sim_batch *batch, hlg_time now, uint32_t rank, uint32_t sequence,
                    uint64_t stream, uint32_t context, uint32_t output_tokens)
 {
+    return sim_batch_resume(batch, now, rank, sequence, stream, context, output_tokens,
+                            HLG_TIME_NEVER);
+}
+
+int sim_batch_resume(struct sim_batch *batch, hlg_time now, uint32_t rank, uint32_t sequence,
+                     uint64_t stream, uint32_t context, uint32_t output_tokens, hlg_time last_ns)
+{
     struct queue *queue = &batch->queues[rank];
     uint32_t index = batch->unused;
 
     HLG_ASSERT(rank < batch->config.ranks && now >= batch->now);
     HLG_ASSERT(output_tokens != 0 && output_tokens <= HLG_TOKENS_MAX);
+    HLG_ASSERT(last_ns <= now || last_ns == HLG_TIME_NEVER);
     if (batch->waiting_count + sim_steps_count(batch->steps) >= batch->config.waiting_max) {
         return -HLG_ELIMIT;
     }
@@ -154,6 +163,7 @@ int sim_batch_join(struct sim_batch *batch, hlg_time now, uint32_t rank, uint32_
     batch->unused = batch->entries[index].next;
     batch->entries[index] = (struct entry){.joined = now,
                                            .serial = batch->serial++,
+                                           .last_ns = last_ns,
                                            .stream = stream,
                                            .sequence = sequence,
                                            .context = context,
@@ -257,7 +267,7 @@ static bool admit(struct sim_batch *batch)
     }
     (void)pop(batch, rank);
     (void)sim_steps_add(batch->steps, rank, first->sequence, first->stream, 0, first->context,
-                        first->output, HLG_TIME_NEVER);
+                        first->output, first->last_ns);
     return true;
 }
 

@@ -596,6 +596,27 @@ static void who_leaves_is_not_heard_of_again(void **state)
     sim_batch_destroy(batch);
 }
 
+static void a_gap_reaches_back_to_the_last_token(void **state)
+{
+    const struct world world = {.cost = {.step_ns = 1000}, .ranks = 1, .sequences_max = 2};
+    struct room room;
+    struct sim_batch *batch = create(&world, &room);
+    struct sim_gaps gaps;
+
+    (void)state;
+    memset(&logs[0], 0, sizeof(logs[0]));
+    assert_int_equal(sim_batch_join(batch, 0, 0, 0, 0, 10, 3), 0);
+    assert_int_equal(sim_batch_resume(batch, 1500, 0, 1, 1, 10, 2, 700), 0);
+    take(batch, 9000, 8, &logs[0]);
+    expect(&logs[0], "0 a stepped 0\n1000 a first 1\n2000 b stepped 0\n3000 b first 1\n"
+                     "3000 a finished 3\n4000 b finished 2\n");
+    sim_batch_gaps(batch, &gaps);
+    assert_true(gaps.sum_ns == 2 * 1000 + (3000 - 700) + 1000);
+    assert_int_equal(gaps.count[sim_gap_bucket(2300)], 1);
+    assert_int_equal(gaps.count[sim_gap_bucket(1000)], 3);
+    sim_batch_destroy(batch);
+}
+
 static void mtp_makes_the_tokens_that_it_accepts(void **state)
 {
     const struct sim_cost cost = {.step_ns = 1000};
@@ -770,6 +791,7 @@ int main(void)
         cmocka_unit_test_teardown(closed_form_equals_stepping_one_by_one, print_seed),
         cmocka_unit_test_teardown(asking_in_between_changes_nothing, print_seed),
         cmocka_unit_test_teardown(a_bent_price_is_met_to_1e_4, print_seed),
+        cmocka_unit_test(a_gap_reaches_back_to_the_last_token),
         cmocka_unit_test(mtp_makes_the_tokens_that_it_accepts),
         cmocka_unit_test(it_costs_a_change_and_not_a_token),
         cmocka_unit_test(impossible_configurations_are_refused),
