@@ -20,6 +20,12 @@ static uint32_t nodes_of(const struct sim_scenario *scenario)
                : scenario->prefill.nodes + scenario->decode.nodes;
 }
 
+static uint32_t first_nodes_of(const struct sim_scenario *scenario)
+{
+    return scenario->serving == SIM_SERVING_COLOCATED ? scenario->colocated.nodes
+                                                      : scenario->prefill.nodes;
+}
+
 static json_t *run(const struct sim_scenario *scenario, const struct sim_workload *workload,
                    uint64_t digest)
 {
@@ -38,6 +44,7 @@ static json_t *run(const struct sim_scenario *scenario, const struct sim_workloa
     } else {
         /* What ran is what was asked for. */
         HLG_ASSERT(result->node_count == nodes_of(scenario));
+        HLG_ASSERT(result->prefill_nodes == first_nodes_of(scenario));
         const bool good = sim_metrics(scenario, workload, result, &metrics) == 0;
         if (good && metrics.requests == 0) {
             json =
