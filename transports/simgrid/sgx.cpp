@@ -148,7 +148,7 @@ void restore()
 
 } // namespace
 
-extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
+extern "C" int sgx_open(const sgx_platform *platform)
 {
     return guarded([=] {
         const bool first = nics.empty();
@@ -162,7 +162,6 @@ extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
             shape.assign(platform->nics, platform->nics + platform->nic_count);
             uplink = platform->group_bandwidth;
         }
-        flows.resize(flows_max);
         if (first) {
             start_engine();
         }
@@ -185,7 +184,10 @@ extern "C" int sgx_flow(uint32_t flow, uint32_t source, uint32_t target, double 
         comm->set_payload_size(static_cast<uint64_t>(bytes));
         comm->set_data(reinterpret_cast<void *>(static_cast<uintptr_t>(flow) + 1));
         comm->set_source(nics.at(source))->set_destination(nics.at(target)); // this starts it
-        flows.at(flow) = comm;
+        if (flow >= flows.size()) {
+            flows.resize(2 * static_cast<size_t>(flow) + 1); // in use are the low numbers
+        }
+        flows[flow] = comm;
         return 0;
     });
 }
