@@ -234,7 +234,7 @@ void sim_cost_measure(struct sim_cost *cost, struct sim_operators *operators)
     if (m->experts > 0) {
         const double layers = m->layers - m->dense_layers;
         sim_operators_experts(operators, cost->moe_tp, cost->ep, cost->imbalance == 0.0,
-                              &cost->experts);
+                              cost->dp > 1 && cost->ep > 1, &cost->experts);
         for (uint32_t i = 0; i < cost->experts.count; i++) {
             cost->experts.ns[i] *= layers;
         }

@@ -323,6 +323,15 @@ static const struct measured sglang_mixed[] = {
     {AGG, "81", 8192, 1024, 64, 1, 8, 1, 1, 2278.77, 50.244},
 };
 
+/* Rows whose prompts wait for seconds: the prefill nodes work without a pause, so that the requests that
+ * the closed loop makes are what they can do. The first has 5 of them, TP8; the second one, DP8 EP8. */
+static const struct measured saturated[] = {
+    {DISAGG, "679", 8192, 1024, 768, 3, 1, 8, 8, 8763.99, 44.026},
+    {DISAGG, "336", 1024, 1024, 1536, 6, 1, 8, 8, 5121.30, 39.899},
+};
+static const uint32_t saturated_nodes[] = {5, 1};
+static const uint32_t saturated_tp[] = {8, 1};
+
 static const struct measured b200_dp[] = {
     {DISAGG, "549", 8192, 1024, 128, 1, 1, 8, 8, 1963.47, 31.241},
     {DISAGG, "549", 8192, 1024, 256, 1, 1, 8, 8, 3663.23, 33.738},
@@ -350,6 +359,7 @@ static void rows_are_those_of_the_data(void **state)
     expect_rows(trtllm_test, COUNT(trtllm_test));
     expect_rows(sglang_long, COUNT(sglang_long));
     expect_rows(sglang_mixed, COUNT(sglang_mixed));
+    expect_rows(saturated, COUNT(saturated));
     expect_rows(b200_dp, COUNT(b200_dp));
 }
 
@@ -426,6 +436,48 @@ static void colocated_prompts_hold_decode_up(void **state)
     assert_true(mean(&errors) <= 0.12);
 }
 
+static void prefill_keeps_up_with_saturated_rows(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < COUNT(saturated); i++) {
+        const struct measured *row = &saturated[i];
+        const uint32_t tp = saturated_tp[i];
+        const struct measured node = {.tp = tp, .dp = 8 / tp, .ep = 8 / tp};
+        struct sim_cost *cost = make_cost(&node, "H200", "trtllm", SIM_BF16, -1.0);
+        const struct sim_chunk prompt = {.tokens = (uint32_t)(LENGTH_MEAN * row->isl)};
+        struct sim_rank_step ranks[8];
+        for (uint32_t rank = 0; rank < node.dp; rank++) {
+            ranks[rank] = (struct sim_rank_step){.chunks = &prompt, .chunk_count = 1};
+        }
+        const double turn_ms = row->ttft_ms + LENGTH_MEAN * row->osl * row->tpot_ms;
+        const double measured =
+            row->concurrency / turn_ms * LENGTH_MEAN * row->isl / saturated_nodes[i];
+        const double predicted =
+            1e6 * prompt.tokens * node.dp / sim_cost_step_ns(cost, ranks, node.dp, NULL);
+        sim_cost_destroy(cost);
+        printf("prefill, config %s: %.2f thousand tokens/s a node, predicted %.2f  %+.1f %%\n",
+               row->config, measured, predicted, 100.0 * (predicted / measured - 1.0));
+        char id[64];
+        char what[128];
+        (void)snprintf(id, sizeof id, "prefill-%s", row->config);
+        (void)snprintf(
+            what, sizeof what,
+            "prefill of a node that never waits, R1 fp8 8 x H200, TensorRT-LLM TP%u DP%u, "
+            "%u tokens",
+            node.tp, node.dp, row->isl);
+        const struct fact fact = {.id = id,
+                                  .what = what,
+                                  .source = "InferenceX, from concurrency, TTFT and TPOT",
+                                  .measured = round(100.0 * measured) / 100.0,
+                                  .unit = "ktok/s",
+                                  .predicted = predicted,
+                                  .test = "steps",
+                                  .is_calibrated = false};
+        fact_expect(&fact);
+        assert_true(fabs(predicted / measured - 1.0) <= 0.10);
+    }
+}
+
 /* Printed, with a bound that only says that nothing broke: SGLang's kernels and constants of H200 stand
  * in for TensorRT-LLM's on B200. */
 static void b200_is_printed(void **state)
@@ -452,6 +504,7 @@ int main(void)
         cmocka_unit_test(rows_are_met_without_a_constant_for_dp),
         cmocka_unit_test(sglang_long_outputs_are_met),
         cmocka_unit_test(colocated_prompts_hold_decode_up),
+        cmocka_unit_test(prefill_keeps_up_with_saturated_rows),
         cmocka_unit_test(b200_is_printed),
     };
 

@@ -28,7 +28,7 @@ std::vector<uint32_t> ended;
 // Engine::run_until returns after the round in which this set is no longer empty: SimGrid asks no
 // more of it, and it is the only way out of the loop before its date (EngineImpl::run, 3.32).
 std::set<sg::Activity *> stop;
-std::vector<sg::CommPtr> former;             // what `over` held when the last run began
+std::vector<sg::CommPtr> former; // what `over` held when the last run began
 // 3.32 lets a cancelled flow keep its share of the links until the round after, which may be that of
 // the end of another one. So a round of one nanosecond comes first.
 bool cancelled = false;
