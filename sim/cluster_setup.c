@@ -262,10 +262,10 @@ static int make_node(struct cluster *c, uint32_t index, char *text, size_t capac
     n->number = n->decode ? index - c->prefills : index;
     n->ranks = cluster_engine(n)->dp;
     n->busy_since = HLG_TIME_NEVER;
-    n->peer_of = malloc(peers * sizeof *n->peer_of);
+    n->peer_of = calloc(peers, sizeof *n->peer_of);
     n->node_of = calloc(c->limits[kind].peers_max, sizeof *n->node_of);
     n->peer_up = calloc(peers, sizeof *n->peer_up);
-    n->pages = calloc(n->ranks, sizeof *n->pages);
+    n->pages = calloc(n->ranks, sizeof(struct sim_pages *));
     n->totals.decode = n->decode;
     n->totals.kv_pages = c->kv_pages[kind] * n->ranks;
     n->totals.nics = cluster_engine(n)->gpus * c->scenario->network.nics_per_gpu;
