@@ -536,6 +536,13 @@ static void values_set_by_hand_are_checked_too(void **state)
     scenario.decode.nodes = 0;
     assert_int_equal(sim_scenario_check(&scenario, NULL, text, sizeof text), -HLG_EINVAL);
     assert_non_null(strstr(text, "decode.nodes: '0': write a whole number, 1 to 2048"));
+    sim_scenario_default(&scenario);
+    scenario.traffic.drawn.arrivals.rate_rps = -3;
+    assert_int_equal(sim_scenario_check(&scenario, NULL, text, sizeof text), -HLG_EINVAL);
+    assert_non_null(strstr(text, "traffic.arrivals.rate: '-3': write a rate with its unit"));
+    sim_scenario_default(&scenario);
+    scenario.decode.engine.step_overhead_ns = -2; /* any below 0 is the calibrated one */
+    assert_int_equal(sim_scenario_check(&scenario, NULL, text, sizeof text), 0);
     sim_scenario_fini(&scenario);
 }
 
