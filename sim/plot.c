@@ -153,7 +153,7 @@ static void sweep_body(FILE *file, const void *context)
     const uint32_t each = first / LABELS_MAX + 1;
 
     (void)fputs("set multiplot layout 2,1\nset key outside right top Left reverse noenhanced\n"
-                "set lmargin 10\nset rmargin 32\nset xlabel '",
+                "set lmargin 10\nset rmargin 26\nset xlabel '",
                 file);
     if (grid->axis_count == 0) {
         (void)fputs("the scenario", file);
