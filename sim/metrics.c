@@ -469,11 +469,12 @@ static uint32_t decode_nodes(const struct sim_run *run)
     return count == 0 ? run->prefill_nodes : count; /* co-located: all of them */
 }
 
-/* [4 * records] of changes; returns how many. */
-static uint64_t list_changes(const struct sim_run *run, struct change *changes)
+/* [4 * records] of changes; returns how many, and whether any request waited. */
+static uint64_t list_changes(const struct sim_run *run, struct change *changes, bool *any_waited)
 {
     uint64_t count = 0;
 
+    *any_waited = false;
     for (uint32_t i = 0; i < run->record_count; i++) {
         const struct sim_record *record = &run->records[i];
         const uint32_t node =
@@ -484,6 +485,7 @@ static uint64_t list_changes(const struct sim_run *run, struct change *changes)
         const hlg_time left = left_at(run, record);
         const hlg_time submitted = hlg_min_time(left, moment_or_end(run, record, SIM_SUBMITTED));
         if (submitted > record->at[SIM_INGESTED]) {
+            *any_waited = true;
             changes[count++] = (struct change){record->at[SIM_INGESTED], node, 0, 1};
             changes[count++] = (struct change){submitted, node, 0, -1};
         }
@@ -499,7 +501,8 @@ static uint64_t list_changes(const struct sim_run *run, struct change *changes)
 static void holders(const struct sim_run *run, const struct window *window, struct change *changes,
                     struct sim_metrics *metrics)
 {
-    const uint64_t count = list_changes(run, changes);
+    bool any_waited = false;
+    const uint64_t count = list_changes(run, changes, &any_waited);
     const double whole = span_ns(window->begin, window->end) * decode_nodes(run);
     double waiting_ns = 0;
     double waiting_held = 0;
@@ -507,6 +510,13 @@ static void holders(const struct sim_run *run, const struct window *window, stru
     int64_t held = 0;
     int64_t waiting = 0;
 
+    if (!any_waited) { /* pairs of begin and end: their order does not matter */
+        for (uint64_t i = 0; i < count; i += 2) {
+            held_ns += clipped(window, changes[i].at, changes[i + 1].at);
+        }
+        metrics->held_mean = whole <= 0 ? 0 : held_ns / whole;
+        return;
+    }
     qsort(changes, count, sizeof *changes, compare_changes);
     for (uint64_t i = 0; i < count; i++) {
         held += changes[i].held;
