@@ -301,8 +301,16 @@ static bool deliver(const struct hlg_simgrid *sim, struct endpoint *target, uint
     if (target->held_head != HLG_NONE || count > depth - target->unread) {
         return false; /* in order, so that none waits for ever */
     }
-    HLG_ASSERT(target->imm_count < depth);
-    target->imms[(target->imm_head + target->imm_count++) % depth] = (struct imm_entry){imm, count};
+    struct imm_entry *last =
+        &target->imms[(target->imm_head + target->imm_count + sim->imms_max - 1) % sim->imms_max];
+    if (target->imm_count > 0 && last->imm == imm) {
+        last->count += count;
+    } else if (target->imm_count == sim->imms_max) {
+        return false;
+    } else {
+        target->imms[(target->imm_head + target->imm_count++) % sim->imms_max] =
+            (struct imm_entry){imm, count};
+    }
     target->unread += count;
     ready_put_endpoint(target);
     return true;
