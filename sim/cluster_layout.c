@@ -132,7 +132,7 @@ static int fold(struct cluster *c, const struct hlg_plan *plan, char *text, size
     }
     const char *obstacle = find_obstacle(c, plan, made);
     if (obstacle != NULL && network->fold && !network->fold_auto) {
-        (void)snprintf(text, capacity, "network.fold: not exact here, %s; write fold: auto, or off",
+        (void)snprintf(text, capacity, "network.fold: not exact here, %s; write auto or never",
                        obstacle);
         return -HLG_EINVAL;
     }

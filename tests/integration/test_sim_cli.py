@@ -244,6 +244,11 @@ class BadInput(Sim):
             self.assertIn(result.returncode, (0, 2), bytes(changed)[:80])
             self.assertLessEqual(result.stderr.count("\n"), 1)
 
+    def test_folding_that_is_not_exact_is_refused_by_the_run(self):
+        self.write("a.yaml", "schema: 1\nmodel: {name: Llama-3.1-70B}\nprefill: {tp: 4}\n"
+                             "network: {fold: always}\n")
+        self.expect_line(self.sim("run", "a.yaml", *SMALL), 2, "a.yaml: network.fold: not exact here")
+
     def test_overrides(self):
         self.write("a.yaml", "schema: 1\n")
         for override, part in (("decode.nodez=3", "-s: unknown key 'decode.nodez'; valid keys: decode.nodes, "),

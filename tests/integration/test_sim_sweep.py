@@ -120,11 +120,11 @@ class Sweep(Case):
         self.assertEqual(rows[1]["ttft_p50_ms"], "nan")
 
     def test_nothing_measured_is_said(self):
-        self.sim("sweep", "s.yaml", "--quiet", "-g", "measure.warmup_requests=0,60", "--out", "o")
+        self.sim("sweep", "s.yaml", "--quiet", "-g", "measure.warmup=0s,1h", "--out", "o")
         rows = self.rows("o")
         self.assertEqual([row["status"] for row in rows], ["done", "refused"])
         self.assertIn("no request is measured", rows[1]["sentence"])
-        result = self.sim("run", "s.yaml", "--quiet", "-s", "measure.warmup_requests=60")
+        result = self.sim("run", "s.yaml", "--quiet", "-s", "measure.warmup=1h")
         self.assertIn("NOTHING     was measured", result.stdout)
 
     def test_the_scenario_has_a_grid(self):
