@@ -244,7 +244,7 @@ struct node {
     hlg_time pages_since;
     hlg_time busy_since; /* HLG_TIME_NEVER: idle */
     double busy_sampled; /* at the last sample */
-    double bytes_sampled;
+    uint64_t bytes_sampled;
     struct sim_node_totals totals;
     struct prefill_engine prefill;
     struct decode_engine decoder;

@@ -582,7 +582,6 @@ static void on_ready(struct node *n, struct intake *intake, const struct hlg_not
     cluster_record(c, job)->bytes = notice->bytes;
     c->run->bytes_planned += planned;
     c->run->bytes_landed += notice->bytes;
-    n->totals.bytes += notice->bytes;
     cluster_trace(c, EVENT_NEWS, job->request, notice->bytes);
     hlg_time dispatch_ns = c->scenario->decode.engine.dispatch_ns;
     heap_put(c, (struct event){.at = hlg_time_after(c->now, dispatch_ns),

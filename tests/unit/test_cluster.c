@@ -145,6 +145,12 @@ static void bytes_are_tokens_times_bytes_times_copies(void **state)
     assert_int_equal(child->run.bytes_landed, 3 * bytes);
     assert_int_equal(child->run.bytes_posted, 3 * bytes);
     assert_int_equal(child->run.bytes_planned, 3 * bytes);
+    assert_int_equal(child->nodes[0].bytes, 3 * bytes);
+    assert_int_equal(child->nodes[1].bytes, 3 * bytes);
+    assert_int_equal(child->run.flows, 3 * 61);
+    double wire = (double)bytes / s.network.nic.bandwidth * 1e9;
+    assert_near(child->nodes[0].nic_busy_ns, 3 * wire, 0.01);
+    assert_near(child->nodes[1].nic_busy_ns, 3 * wire, 0.01);
     child_free(child);
     sim_workload_fini(&w);
 }

@@ -126,6 +126,7 @@ struct batch {
     uint32_t failed; /* pieces, once landed */
     int32_t status;
     bool landed;
+    bool moving; /* it counts in both NICs' `moving` */
     uint64_t mem_key;
     hlg_time ops_end; /* its turn in both NICs' operation clocks is over */
     struct place target;
@@ -174,8 +175,11 @@ struct node {
 struct nic {
     uint32_t node;
     bool up;
-    double factor;   /* of its node's nic_bandwidth */
-    uint64_t ops_ps; /* when its operation clock is free, in picoseconds */
+    double factor;      /* of its node's nic_bandwidth */
+    uint64_t ops_ps;    /* when its operation clock is free, in picoseconds */
+    uint32_t moving[2]; /* writes under way, out of it and into it */
+    hlg_time since[2];  /* when the first of these began */
+    struct hlg_simgrid_nic_stats stats;
 };
 
 /* A member of a list of what is ready, or the list's head; alone it points to itself. */
