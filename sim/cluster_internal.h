@@ -13,6 +13,7 @@
  *   cluster_sample.c  integrals over time and the series
  *   prefill_node.c    the modelled prefill engine
  *   decode_node.c     the modelled decode engine
+ *   mixed_node.c      co-located nodes, which need no network
  *
  * Times in here count from the start of the run; the network's own clock is `base` ahead.
  */
@@ -21,6 +22,7 @@
 
 #include "batch.h"
 #include "cluster.h"
+#include "mixed.h"
 #include "pages.h"
 #include "router.h"
 
@@ -44,6 +46,8 @@ enum event_kind {
     EVENT_TICK,       /* of the forward that runs; index: layer */
     EVENT_COMPOSE,    /* a prefill engine that ran into a limit looks again */
     EVENT_BATCH,      /* of a decode engine */
+    EVENT_MIXED,      /* of a co-located node */
+    EVENT_QUEUED,     /* index: job; its co-located engine has it */
     EVENT_DEADLINE,   /* of a pump */
     EVENT_DIAL,       /* index: prefill node; a decode node's session with it ended */
     EVENT_FAULT,      /* index: of the scenario */
@@ -93,10 +97,12 @@ struct job {
     uint32_t output; /* tokens that this attempt is to make */
     uint32_t made;   /* by earlier ones */
     uint32_t failures;
-    uint32_t node; /* decode node, or HLG_NONE */
+    uint32_t node; /* decode or co-located node, or HLG_NONE */
     uint32_t rank;
     uint32_t intake; /* number, or HLG_NONE */
     bool queued;
+    uint64_t *names; /* co-located: of its pages, until it leaves */
+    uint32_t names_max;
 };
 
 /* One SUBMIT of a decode engine, until its pages are back. */
@@ -199,6 +205,13 @@ struct decode_engine {
     bool blocked;      /* all prefill nodes have as many requests as they take */
 };
 
+struct mixed_node {
+    struct sim_mixed *mixed;
+    struct queue queue; /* jobs beyond requests_max */
+    uint32_t open;      /* others */
+    hlg_time at;        /* of the EVENT_MIXED that counts */
+};
+
 /* What a notice says, kept until the pump's call is over. */
 struct letter {
     struct hlg_notice notice;
@@ -233,6 +246,7 @@ struct node {
     struct sim_node_totals totals;
     struct prefill_engine prefill;
     struct decode_engine decoder;
+    struct mixed_node mixed;
 };
 
 struct fold {
@@ -293,6 +307,9 @@ struct cluster {
     uint32_t unblocked;  /* decode node whose turn it is when they do again */
     bool greeting;       /* nodes are getting to know each other */
     bool faulty;
+    bool colocated;  /* all nodes are prefill nodes in name, and there is no network */
+    bool last_token; /* see struct sim_decode */
+    hlg_time ingest_ns;
 };
 
 /* cluster_heap.c */
@@ -341,12 +358,13 @@ struct sim_record *cluster_record(const struct cluster *c, const struct job *job
 /* Now is that moment of the job's request, unless its first token was out before. */
 void cluster_stamp(struct cluster *c, const struct job *job, enum sim_moment moment, hlg_time at);
 void cluster_span(struct cluster *c, const struct sim_span *span);
+/* A finished request's life, for options.span. */
+void cluster_tell_spans(struct cluster *c, const struct job *job, uint32_t node);
 
 /* cluster_request.c */
 /* The first arrivals. */
 void request_begin(struct cluster *c);
 void request_arrive(struct cluster *c, uint32_t request);
-void request_ingested(struct cluster *c, struct job *job);
 void request_route(struct cluster *c, struct job *job);
 /* This attempt is over without success; the job has no intake any more. */
 void request_failed(struct cluster *c, struct job *job, uint32_t reason, hlg_time pause);
@@ -380,6 +398,17 @@ uint32_t decode_pages_wanted(const struct cluster *c, const struct job *job);
 /* Its request is computed, or given up: it weighs no more on the prefill router. */
 void intake_unload(struct cluster *c, struct intake *intake);
 
+/* mixed_node.c */
+int mixed_open(struct cluster *c, char *text, size_t capacity);
+void mixed_close(struct cluster *c);
+int mixed_start(struct node *n, char *text, size_t capacity);
+void mixed_stop(struct node *n);
+void mixed_route(struct cluster *c, struct job *job);
+void mixed_queued(struct cluster *c, struct job *job);
+void mixed_advance(struct node *n);
+/* Before its engine is destroyed: what it counted goes into the run. */
+void mixed_sum(struct node *n);
+
 /* cluster_fault.c */
 void fault_begin(struct cluster *c);
 void fault_happen(struct cluster *c, uint32_t index);
@@ -406,6 +435,9 @@ static inline uint32_t cluster_kind(const struct node *n)
 
 static inline const struct sim_engine *cluster_engine(const struct node *n)
 {
+    if (n->cluster->colocated) {
+        return &n->cluster->scenario->colocated.engine;
+    }
     return n->decode ? &n->cluster->scenario->decode.engine : &n->cluster->scenario->prefill.engine;
 }
 

@@ -6,6 +6,10 @@
 
 bool net_step(struct cluster *c, hlg_time limit)
 {
+    if (c->net == NULL) {
+        c->now = limit == HLG_TIME_NEVER ? c->now : limit;
+        return false;
+    }
     hlg_time until = limit == HLG_TIME_NEVER ? limit : hlg_time_after(c->base, limit);
     bool happened = hlg_simgrid_run(c->net, until);
     uint32_t index = 0;

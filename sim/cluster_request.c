@@ -74,8 +74,8 @@ void request_arrive(struct cluster *c, uint32_t request)
 
     job->request = request;
     job->next = HLG_NONE;
-    job->tokens = r->prompt_tokens + (c->scenario->decode.last_token ? 0 : 1);
-    job->output = r->output_tokens - (c->scenario->decode.last_token ? 0 : 1);
+    job->tokens = r->prompt_tokens + (c->last_token ? 0 : 1);
+    job->output = r->output_tokens - (c->last_token ? 0 : 1);
     job->made = 0;
     job->failures = 0;
     job->node = HLG_NONE;
@@ -91,15 +91,10 @@ void request_arrive(struct cluster *c, uint32_t request)
     }
     cluster_trace(c, EVENT_ARRIVE, request, 0);
     cluster_stamp(c, job, SIM_ARRIVED, c->now);
-    heap_put(c, (struct event){.at = hlg_time_after(c->now, c->scenario->decode.engine.ingest_ns),
+    heap_put(c, (struct event){.at = hlg_time_after(c->now, c->ingest_ns),
                                .kind = EVENT_INGESTED,
                                .index = job->item.number,
                                .serial = job->item.serial});
-}
-
-void request_ingested(struct cluster *c, struct job *job)
-{
-    request_route(c, job);
 }
 
 /* Whether no node could ever hold it. */
@@ -122,6 +117,10 @@ static void wait_homeless(struct cluster *c, struct job *job)
 void request_route(struct cluster *c, struct job *job)
 {
     cluster_stamp(c, job, SIM_INGESTED, c->now);
+    if (c->colocated) {
+        mixed_route(c, job);
+        return;
+    }
     if (is_too_long(c, job)) {
         request_end(c, job, job->made == 0 ? SIM_REFUSED : SIM_FAILED, HLG_REASON_LOCAL);
         return;
@@ -142,7 +141,8 @@ static void leave(struct cluster *c, struct job *job)
 {
     HLG_ASSERT(!job->queued && job->intake == HLG_NONE);
     if (job->node != HLG_NONE) {
-        sim_router_load(c->routers[1], job->rank * c->decodes + job->node,
+        uint32_t nodes = c->colocated ? c->prefills : c->decodes;
+        sim_router_load(c->routers[c->colocated ? 0 : 1], job->rank * nodes + job->node,
                         -((int64_t)job->tokens + job->output));
         job->node = HLG_NONE;
     }

@@ -54,6 +54,28 @@ static double bytes_of(const struct node *n)
     return (double)n->totals.bytes + (double)stats.bytes_posted;
 }
 
+static void add_mixed(struct node *n, struct sim_sample *sample, double span)
+{
+    struct cluster *c = n->cluster;
+    struct sim_mixed_totals totals = {0};
+    double nodes = c->prefills;
+
+    for (uint32_t rank = 0; n->alive && rank < n->ranks; rank++) {
+        sample->prefill_queue += sim_mixed_waiting(n->mixed.mixed, rank);
+        sample->decode_running += sim_mixed_running(n->mixed.mixed, rank);
+    }
+    if (n->alive) {
+        sim_mixed_totals(n->mixed.mixed, &totals);
+    }
+    sample->prefill_queue += n->mixed.queue.count;
+    double busy = n->totals.busy_ns + totals.busy_ns;
+    float kv = (float)((double)n->pages_used / (double)n->totals.kv_pages / nodes);
+    sample->prefill_kv += kv;
+    sample->decode_kv += kv;
+    sample->prefill_busy += (float)((busy - n->busy_sampled) / span / nodes);
+    n->busy_sampled = busy;
+}
+
 static void add_node(struct node *n, struct sim_sample *sample, double span)
 {
     struct cluster *c = n->cluster;
@@ -95,7 +117,11 @@ void sample_take(struct cluster *c)
         halve(c);
     }
     for (uint32_t i = 0; i < c->node_count; i++) {
-        add_node(&c->nodes[i], &sample, span);
+        if (c->colocated) {
+            add_mixed(&c->nodes[i], &sample, span);
+        } else {
+            add_node(&c->nodes[i], &sample, span);
+        }
     }
     c->run->series[c->run->series_count++] = sample;
     c->sampled_at = c->now;
@@ -137,6 +163,8 @@ void sample_end(struct cluster *c)
         sample_busy(n, false);
         if (n->alive && n->decode) {
             sample_batch(c, n);
+        } else if (n->alive && c->colocated) {
+            mixed_sum(n);
         }
     }
 }

@@ -451,8 +451,11 @@ static void close_node(struct cluster *c, struct node *n)
 
 void cluster_close(struct cluster *c)
 {
-    for (uint32_t i = 0; c->nodes != NULL && i < c->node_count; i++) {
+    for (uint32_t i = 0; !c->colocated && c->nodes != NULL && i < c->node_count; i++) {
         close_node(c, &c->nodes[i]);
+    }
+    if (c->colocated) {
+        mixed_close(c);
     }
     hlg_simgrid_destroy(c->net);
     for (uint32_t i = 0; i < c->intakes.count; i++) {

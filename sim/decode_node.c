@@ -455,41 +455,13 @@ static struct job *leave(struct node *n, struct intake *intake)
     return job;
 }
 
-static void tell_spans(struct node *n, const struct job *job)
-{
-    struct cluster *c = n->cluster;
-    const struct sim_record *record = cluster_record(c, job);
-
-    if (c->options->span == NULL) {
-        return;
-    }
-    for (uint32_t part = 0; part < SIM_TTFT_PARTS; part++) {
-        if (record->at[part + 1] > record->at[part]) {
-            cluster_span(c, &(struct sim_span){.name = sim_part_name(part),
-                                               .node = n->index,
-                                               .track = 2,
-                                               .request = job->request,
-                                               .begin = record->at[part],
-                                               .end = record->at[part + 1],
-                                               .value = record->prompt_tokens});
-        }
-    }
-    cluster_span(c, &(struct sim_span){.name = "decode",
-                                       .node = n->index,
-                                       .track = 2,
-                                       .request = job->request,
-                                       .begin = record->at[SIM_FIRST],
-                                       .end = c->now,
-                                       .value = record->output_tokens});
-}
-
 static void finish(struct node *n, struct intake *intake)
 {
     uint32_t rank = intake->rank;
     struct job *job = leave(n, intake);
 
     cluster_stamp(n->cluster, job, SIM_FINISHED, n->cluster->now);
-    tell_spans(n, job);
+    cluster_tell_spans(n->cluster, job, n->index);
     request_end(n->cluster, job, SIM_DONE, HLG_REASON_NONE);
     look_again(n, rank);
 }
@@ -552,7 +524,7 @@ void decode_news(struct node *n, struct intake *intake)
 {
     struct cluster *c = n->cluster;
     struct job *job = roster_at(&c->jobs, intake->job);
-    bool last_token = c->scenario->decode.last_token;
+    bool last_token = c->last_token;
 
     cluster_stamp(c, job, SIM_READY, c->now);
     if (!last_token) {

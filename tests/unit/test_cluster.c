@@ -774,6 +774,95 @@ static void other_models_and_networks_work(void **state)
     sim_workload_fini(&w);
 }
 
+/* ---- co-located --------------------------------------------------------------------------- */
+
+static void colocated(struct sim_scenario *s, uint32_t nodes)
+{
+    child_scenario(s, 1);
+    s->serving = SIM_SERVING_COLOCATED;
+    s->colocated.nodes = nodes;
+    s->colocated.engine.ingest_ns = 1000;
+    s->colocated.engine.dispatch_ns = 2000;
+}
+
+static void a_colocated_node_does_both(void **state)
+{
+    struct sim_scenario s;
+    struct sim_workload w;
+
+    (void)state;
+    colocated(&s, 1);
+    child_workload(&w, 1, 0, 1024, 3);
+    struct child *child = run(&s, &w);
+    const hlg_time *at = child->records[0].at;
+    s.prefill.engine = s.colocated.engine;
+    s.decode.engine = s.colocated.engine;
+    assert_all_done(child);
+    assert_int_equal(at[SIM_REQUESTED], 3000);
+    assert_int_equal(at[SIM_STARTED], 3000);
+    assert_near((double)(at[SIM_COMPUTED] - at[SIM_STARTED]), (double)prefill_span(&s, 1024, 0),
+                1e-3);
+    assert_int_equal(at[SIM_FIRST], at[SIM_COMPUTED]);
+    assert_near((double)(at[SIM_FINISHED] - at[SIM_FIRST]),
+                decode_span(&s, 1024) + decode_span(&s, 1025), 1e-2);
+    assert_int_equal(child->run.bytes_posted, 0);
+    child_free(child);
+    sim_workload_fini(&w);
+}
+
+static void colocated_clusters_work(void **state)
+{
+    struct sim_scenario s;
+    struct sim_workload w;
+
+    (void)state;
+    draw(&w, 300, 6, 8);
+    for (uint32_t i = 0; i < 4; i++) {
+        colocated(&s, 3);
+        s.colocated.chunked = i % 2 == 0;
+        s.colocated.policy = i < 2 ? SIM_KV_GROW : SIM_KV_RESERVE;
+        s.colocated.engine.kv_tokens = 60000;
+        s.colocated.engine.requests_max = i == 3 ? 2 : 512;
+        struct child *a = run(&s, &w);
+        struct child *b = run(&s, &w);
+        assert_all_done(a);
+        assert_int_equal(a->run.trace_hash, b->run.trace_hash);
+        assert_same_records(a, b);
+        child_free(a);
+        child_free(b);
+    }
+    sim_workload_fini(&w);
+}
+
+static void requests_of_a_dead_colocated_node_go_elsewhere(void **state)
+{
+    struct sim_scenario s;
+    struct sim_workload w;
+    uint32_t moved = 0;
+    uint32_t back = 0;
+
+    (void)state;
+    colocated(&s, 2);
+    s.faults[s.fault_count++] =
+        (struct sim_fault){.kind = SIM_FAULT_KILL, .at = 2500 * MS, .node = 0};
+    s.faults[s.fault_count++] =
+        (struct sim_fault){.kind = SIM_FAULT_RESTART, .at = 6000 * MS, .node = 0};
+    child_workload(&w, 60, 150 * MS, 2049, 100);
+    struct child *child = run(&s, &w);
+    assert_all_done(child);
+    for (uint32_t i = 0; i < w.count; i++) {
+        const struct sim_record *r = &child->records[i];
+        bool alone = r->at[SIM_FINISHED] > 2500 * MS && r->at[SIM_FINISHED] < 6000 * MS;
+        assert_true(!alone || r->decode_node == 1);
+        moved += r->retries;
+        back += r->at[SIM_SUBMITTED] > 6000 * MS && r->decode_node == 0;
+    }
+    assert_true(moved > 0);
+    assert_true(back > 0);
+    child_free(child);
+    sim_workload_fini(&w);
+}
+
 /* In this process, so that the sanitizers see all of it; checked at every step. */
 static void a_run_gives_back_what_it_took(void **state)
 {
@@ -821,6 +910,9 @@ int main(void)
         cmocka_unit_test(layer_flows_are_equal_to_page_flows),
         cmocka_unit_test(ranks_with_requests_of_their_own_work),
         cmocka_unit_test(other_models_and_networks_work),
+        cmocka_unit_test(a_colocated_node_does_both),
+        cmocka_unit_test(colocated_clusters_work),
+        cmocka_unit_test(requests_of_a_dead_colocated_node_go_elsewhere),
         cmocka_unit_test(a_run_gives_back_what_it_took),
     };
 
