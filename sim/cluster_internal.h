@@ -31,7 +31,8 @@
 
 #define CLUSTER_FAILURES_MAX   3u /* tries after the first one */
 #define CLUSTER_RETRY_NS       (10 * HLG_NS_PER_MS)
-#define CLUSTER_HOMELESS_NS    HLG_NS_PER_S
+#define CLUSTER_PATIENCE       10u /* each failure makes the next pause so many times as long */
+#define CLUSTER_HOMELESS_NS    (100 * HLG_NS_PER_MS)
 #define CLUSTER_DIAL_NS        (100 * HLG_NS_PER_MS)
 #define CLUSTER_TTL_NS         (600 * HLG_NS_PER_S) /* of a request, in a run with faults */
 #define CLUSTER_PROMPT_BYTES   16u
@@ -120,6 +121,7 @@ struct intake {
     uint32_t *pages;
     uint32_t page_count;
     uint32_t page_capacity;
+    uint32_t room; /* tokens that the batch knows of */
     uint8_t prompt[CLUSTER_PROMPT_BYTES];
 };
 
@@ -242,7 +244,7 @@ struct node {
     hlg_time pages_since;
     hlg_time busy_since; /* HLG_TIME_NEVER: idle */
     double busy_sampled; /* at the last sample */
-    double bytes_sampled;
+    uint64_t bytes_sampled;
     struct sim_node_totals totals;
     struct prefill_engine prefill;
     struct decode_engine decoder;

@@ -109,12 +109,16 @@ static void read_letters(struct node *n)
     n->letter_count = 0;
 }
 
+/* Without faults nothing is ever late: leases last longer than any run, and requests for ever. */
 static void await_deadline(struct node *n)
 {
     struct cluster *c = n->cluster;
-    hlg_time at = hlg_pump_deadline(n->pump);
 
-    if (c->greeting || at == HLG_TIME_NEVER) {
+    if (c->greeting || !c->faulty) {
+        return;
+    }
+    hlg_time at = hlg_pump_deadline(n->pump);
+    if (at == HLG_TIME_NEVER) {
         return;
     }
     at = at > c->base ? at - c->base : 0;

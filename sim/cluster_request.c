@@ -168,6 +168,9 @@ void request_failed(struct cluster *c, struct job *job, uint32_t reason, hlg_tim
         request_end(c, job, SIM_FAILED, reason);
         return;
     }
+    for (uint32_t i = 1; i < job->failures; i++) {
+        pause *= CLUSTER_PATIENCE; /* what is wrong lasts longer than that */
+    }
     cluster_record(c, job)->retries++;
     forget_times(c, job);
     heap_put(c, (struct event){.at = hlg_time_after(c->now, pause),

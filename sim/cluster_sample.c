@@ -42,16 +42,22 @@ static void halve(struct cluster *c)
     c->pace *= 2;
 }
 
-/* Bytes that a node's NICs have moved. */
-static double bytes_of(const struct node *n)
+/* What a node's NICs have moved, out of a prefill node and into a decode node. */
+static void add_nics(const struct node *n, uint64_t *flows, uint64_t *bytes, double *busy_ns)
 {
-    struct hlg_pump_stats stats = {0};
+    const struct cluster *c = n->cluster;
+    uint32_t side = n->decode ? 1 : 0;
+    uint32_t rails = c->scenario->network.nics_per_gpu;
+    uint32_t count = hlg_layout_lanes(&c->layouts[cluster_kind(n)]) * rails;
+    struct hlg_simgrid_nic_stats stats;
 
-    if (n->decode || n->pump == NULL) {
-        return (double)n->totals.bytes;
+    for (uint32_t nic = 0; nic < count; nic++) {
+        int error = hlg_simgrid_nic_stats(c->net, n->index, nic / rails, nic % rails, &stats);
+        HLG_ASSERT(error == 0);
+        *flows += stats.flows;
+        *bytes += stats.bytes[side];
+        *busy_ns += (double)stats.busy_ns[side];
     }
-    hlg_pump_stats(n->pump, &stats);
-    return (double)n->totals.bytes + (double)stats.bytes_posted;
 }
 
 static void add_mixed(struct node *n, struct sim_sample *sample, double span)
@@ -82,10 +88,13 @@ static void add_node(struct node *n, struct sim_sample *sample, double span)
     double nodes = n->decode ? c->decodes : c->prefills;
     double busy = n->totals.busy_ns;
     double bandwidth = c->scenario->network.nic.bandwidth * n->totals.nics;
-    double bytes = bytes_of(n);
+    uint64_t flows = 0;
+    uint64_t bytes = 0;
+    double nic_busy_ns = 0;
 
+    add_nics(n, &flows, &bytes, &nic_busy_ns);
     busy += n->busy_since == HLG_TIME_NEVER ? 0 : (double)(c->now - n->busy_since);
-    float nic = (float)((bytes - n->bytes_sampled) / (bandwidth * span * 1e-9));
+    float nic = (float)((double)(bytes - n->bytes_sampled) / (bandwidth * span * 1e-9));
     float kv = (float)((double)n->pages_used / (double)n->totals.kv_pages / nodes);
     for (uint32_t rank = 0; n->alive && n->decode && rank < n->ranks; rank++) {
         sample->decode_running += sim_batch_running(n->decoder.batch, rank);
@@ -137,9 +146,6 @@ void sample_stats(struct cluster *c, struct node *n)
     hlg_pump_stats(n->pump, &stats);
     c->run->messages += stats.frames_sent;
     c->run->bytes_posted += stats.bytes_posted;
-    if (!n->decode) {
-        n->totals.bytes += stats.bytes_posted;
-    }
 }
 
 void sample_batch(struct cluster *c, struct node *n)
@@ -154,6 +160,15 @@ void sample_batch(struct cluster *c, struct node *n)
     n->totals.tokens_out += totals.tokens;
 }
 
+/* A folded node's NIC stands for one of each rank. */
+static void sum_nics(struct node *n)
+{
+    const struct cluster *c = n->cluster;
+
+    add_nics(n, &c->run->flows, &n->totals.bytes, &n->totals.nic_busy_ns);
+    n->totals.nic_busy_ns *= c->fold.on ? c->fold.scale[cluster_kind(n)] : 1;
+}
+
 void sample_end(struct cluster *c)
 {
     sample_open(c);
@@ -165,6 +180,9 @@ void sample_end(struct cluster *c)
             sample_batch(c, n);
         } else if (n->alive && c->colocated) {
             mixed_sum(n);
+        }
+        if (!c->colocated) {
+            sum_nics(n);
         }
     }
 }

@@ -70,7 +70,12 @@ static bool grow(void *context, uint32_t rank, uint32_t sequence, uint32_t token
     struct intake *intake = roster_at(&n->cluster->intakes, n->decoder.intakes[sequence]);
 
     HLG_ASSERT(intake->rank == rank);
-    return take_pages(n, intake, request_pages(tokens, page_tokens_of(n->cluster)));
+    uint32_t pages = request_pages(intake->room + tokens, page_tokens_of(n->cluster));
+    if (pages > intake->page_count && !take_pages(n, intake, pages - intake->page_count)) {
+        return false;
+    }
+    intake->room += tokens;
+    return true;
 }
 
 /* ---- making and unmaking ------------------------------------------------------------------ */
@@ -538,6 +543,7 @@ void decode_news(struct node *n, struct intake *intake)
         return;
     }
     intake->joined = true;
+    intake->room = request_pages(job->tokens - 1, page_tokens_of(c)) * page_tokens_of(c);
     int error = sim_batch_join(n->decoder.batch, c->now, job->rank, intake->slot, job->request,
                                job->tokens - 1, job->output);
     HLG_ASSERT(error == 0); /* it waits for as many as there are slots */
@@ -576,7 +582,6 @@ static void on_ready(struct node *n, struct intake *intake, const struct hlg_not
     cluster_record(c, job)->bytes = notice->bytes;
     c->run->bytes_planned += planned;
     c->run->bytes_landed += notice->bytes;
-    n->totals.bytes += notice->bytes;
     cluster_trace(c, EVENT_NEWS, job->request, notice->bytes);
     hlg_time dispatch_ns = c->scenario->decode.engine.dispatch_ns;
     heap_put(c, (struct event){.at = hlg_time_after(c->now, dispatch_ns),

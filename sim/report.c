@@ -177,6 +177,12 @@ static void verdict(FILE *file, const struct sim_run *run, const struct sim_metr
                       strstr(m->limit, "KV") != NULL ? "KV" : "slot", m->waiting_held);
     }
     (void)fputc('\n', file);
+    if (m->requests == 0) {
+        (void)fputs(
+            "NOTHING     was measured: all requests arrive in the warm-up or after the window;\n"
+            "            ask for more, or lower measure.warmup_requests or measure.warmup\n",
+            file);
+    }
     if (m->overloaded) {
         (void)fputs(
             "OVERLOADED  the queue grew all the time: latencies depend on how long it ran\n", file);

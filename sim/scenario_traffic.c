@@ -34,6 +34,14 @@ static int draw(const struct sim_scenario *scenario, struct sim_workload *worklo
     char sentence[256] = "no memory";
     struct sim_workload_config config = scenario->traffic.drawn;
     config.seed = scenario->seed;
+    if (config.prompt.kind == SIM_LENGTHS_EMPIRICAL && config.prompt.cdf == NULL) {
+        return refuse(scenario, "traffic.prompt.cdf", ": '': name the file of lengths", text,
+                      capacity);
+    }
+    if (config.output.kind == SIM_LENGTHS_EMPIRICAL && config.output.cdf == NULL) {
+        return refuse(scenario, "traffic.output.cdf", ": '': name the file of lengths", text,
+                      capacity);
+    }
     const int result = sim_workload_draw(workload, &config, sentence, sizeof sentence);
     if (result < 0) {
         (void)refuse(scenario, result == -HLG_EINVAL ? "traffic." : "traffic: ", sentence, text,

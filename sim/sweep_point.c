@@ -13,6 +13,19 @@ static json_t *told(const char *status, const char *sentence, uint64_t digest, j
                      "sentence", sentence, "report", report != NULL ? report : json_null());
 }
 
+static uint32_t nodes_of(const struct sim_scenario *scenario)
+{
+    return scenario->serving == SIM_SERVING_COLOCATED
+               ? scenario->colocated.nodes
+               : scenario->prefill.nodes + scenario->decode.nodes;
+}
+
+static uint32_t first_nodes_of(const struct sim_scenario *scenario)
+{
+    return scenario->serving == SIM_SERVING_COLOCATED ? scenario->colocated.nodes
+                                                      : scenario->prefill.nodes;
+}
+
 static json_t *run(const struct sim_scenario *scenario, const struct sim_workload *workload,
                    uint64_t digest)
 {
@@ -29,7 +42,17 @@ static json_t *run(const struct sim_scenario *scenario, const struct sim_workloa
     if (error != 0) {
         json = told("failed", sentence, digest, NULL);
     } else {
-        if (sim_metrics(scenario, workload, result, &metrics) == 0) {
+        /* What ran is what was asked for. */
+        HLG_ASSERT(result->node_count == nodes_of(scenario));
+        HLG_ASSERT(result->prefill_nodes == first_nodes_of(scenario));
+        const bool good = sim_metrics(scenario, workload, result, &metrics) == 0;
+        if (good && metrics.requests == 0) {
+            json =
+                told("refused",
+                     "no request is measured: all arrive in the warm-up or after the window; ask "
+                     "for more requests, or lower measure.warmup_requests or measure.warmup",
+                     digest, NULL);
+        } else if (good) {
             json_t *report = sim_report_json(scenario, result, &metrics);
             json = report == NULL ? NULL : told("done", "", digest, report);
         }

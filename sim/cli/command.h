@@ -18,6 +18,7 @@ int command_check(int argc, char **argv);
 int command_explain(int argc, char **argv);
 int command_init(int argc, char **argv);
 int command_list(int argc, char **argv);
+int command_plan(int argc, char **argv);
 int command_run(int argc, char **argv);
 int command_sweep(int argc, char **argv);
 

@@ -153,17 +153,13 @@ static json_t *make_engine(uint32_t index, const struct sim_scenario *scenario,
                      "step_overhead_ns", ns[1], "source", source);
 }
 
-static const char *unit_name(const struct sim_key *key)
+static const char *unit_name(enum sim_unit unit)
 {
-    switch ((enum sim_unit)key->unit) {
+    switch (unit) {
     case SIM_UNIT_NONE:
-        return key->kind == SIM_KEY_COUNT || key->kind == SIM_KEY_WIDE ? "whole number"
-               : key->kind == SIM_KEY_REAL                             ? "number"
-               : key->kind == SIM_KEY_BOOL                             ? "true or false"
-               : key->kind == SIM_KEY_TOKENS                           ? "whole number"
-                                                                       : "word";
+        return "number";
     case SIM_UNIT_SHARE:
-        return key->kind == SIM_KEY_LIST ? "list of shares" : "share";
+        return "share";
     case SIM_UNIT_NANOSECONDS:
     case SIM_UNIT_PICOSECONDS:
         return "time";
@@ -177,6 +173,55 @@ static const char *unit_name(const struct sim_key *key)
     hlg_unreachable();
 }
 
+/* What a key takes, in words: "time or never". */
+static void print_taken(const struct sim_key *key, char out[CELL_BYTES])
+{
+    const char *taken = "whole number";
+    size_t used = 0;
+    switch ((enum sim_key_kind)key->kind) {
+    case SIM_KEY_COUNT:
+    case SIM_KEY_WIDE:
+        taken = key->unit == SIM_UNIT_NONE ? taken : unit_name(key->unit);
+        break;
+    case SIM_KEY_REAL:
+    case SIM_KEY_TIME:
+        taken = unit_name(key->unit);
+        break;
+    case SIM_KEY_BOOL:
+        taken = "true or false";
+        break;
+    case SIM_KEY_FOLD:
+        taken = "never, always or auto";
+        break;
+    case SIM_KEY_LIST:
+        taken = "list of shares";
+        break;
+    case SIM_KEY_EXTENDS:
+    case SIM_KEY_CONFIG:
+    case SIM_KEY_CDF:
+        taken = "file";
+        break;
+    case SIM_KEY_TEXT:
+    case SIM_KEY_NODE:
+    case SIM_KEY_MODEL:
+    case SIM_KEY_GPU:
+    case SIM_KEY_NIC:
+        taken = "text";
+        break;
+    case SIM_KEY_SCHEMA:
+    case SIM_KEY_DRAFT:
+    case SIM_KEY_TOKENS:
+        break;
+    case SIM_KEY_WORD:
+        for (uint32_t i = 0; key->words[i] != NULL && used < CELL_BYTES; i++) {
+            const char *const joint = i == 0 ? "" : key->words[i + 1] == NULL ? " or " : ", ";
+            used += (size_t)snprintf(out + used, CELL_BYTES - used, "%s%s", joint, key->words[i]);
+        }
+        return;
+    }
+    cell(out, "%s%s%s", taken, key->word == NULL ? "" : " or ", key->word == NULL ? "" : key->word);
+}
+
 static json_t *make_key(uint32_t index, const struct sim_scenario *scenario,
                         char cells[COLUMNS_MAX][CELL_BYTES])
 {
@@ -187,11 +232,11 @@ static json_t *make_key(uint32_t index, const struct sim_scenario *scenario,
     const struct sim_key *const key = &sim_keys[index];
     sim_key_print(scenario, key, value);
     cell(cells[0], "%s", key->path);
-    cell(cells[1], "%s", unit_name(key));
+    print_taken(key, cells[1]);
     cell(cells[2], "%.40s", value);
     cell(cells[3], "%s", key->comment);
-    return json_pack("{s:s, s:s, s:s, s:s, s:b}", "key", key->path, "takes", unit_name(key),
-                     "default", value, "meaning", key->comment, "derived",
+    return json_pack("{s:s, s:s, s:s, s:s, s:b}", "key", key->path, "takes", cells[1], "default",
+                     value, "meaning", key->comment, "derived",
                      (key->flags & SIM_KEY_DERIVED) != 0);
 }
 

@@ -17,6 +17,7 @@ static const struct {
     {"explain", command_explain, "run a scenario and tell one request's life"},
     {"init", command_init, "write a commented scenario with every key"},
     {"list", command_list, "list models, gpus, nics, nodes, engines or keys"},
+    {"plan", command_plan, "find the split of so many GPUs that meets an SLO"},
     {"run", command_run, "run a scenario: latencies, throughput, what is full"},
     {"sweep", command_sweep, "run a grid of scenarios, on all cores or many machines"},
 };

@@ -165,7 +165,7 @@ static int copy_file(FILE *file, void *context)
 
 /* What the merged results are good for. Returns an exit status. */
 static int finish(const char *program, const struct request *request, const struct sim_sweep *grid,
-                  FILE *out)
+                  const struct sim_sweep_totals *totals, FILE *out)
 {
     char text[COMMAND_TEXT_BYTES];
     char path[COMMAND_TEXT_BYTES];
@@ -178,6 +178,10 @@ static int finish(const char *program, const struct request *request, const stru
     }
     (void)fprintf(out, "merged: %s/sweep.tsv %s/sweep.json\n", request->folder, request->folder);
     if (!request->plot) {
+        return CLI_DONE;
+    }
+    if (totals->refused + totals->broken == totals->points) {
+        (void)options_error(program, "--plot: no point has a result to draw");
         return CLI_DONE;
     }
     const int drawn = sim_plot_sweep(request->folder, grid, text, sizeof text);
@@ -233,7 +237,8 @@ static int run(const char *program, const struct request *request, const struct 
                   " refused, %" PRIu32 " failed, %" PRIu32 " not run yet\n",
                   totals.points, totals.ran, totals.kept, totals.refused, totals.broken,
                   totals.missing);
-    const int status = totals.missing != 0 ? CLI_DONE : finish(program, request, grid, out);
+    const int status =
+        totals.missing != 0 ? CLI_DONE : finish(program, request, grid, &totals, out);
     return status != CLI_DONE ? status : totals.broken != 0 ? CLI_FAILED : CLI_DONE;
 }
 

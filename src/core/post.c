@@ -391,10 +391,13 @@ int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
     if (lane->idle) {
         return 0;
     }
-    for (uint32_t i = 0; i < p->config.limits.peers_max; i++) {
+    const uint32_t peers_max = p->config.limits.peers_max;
+    const uint32_t start = lane->turn;
+    for (uint32_t looked = 0; looked < peers_max;) {
         uint32_t peer = next_busy(p, lane);
-        if (peer == HLG_NONE) {
-            break;
+        uint32_t ahead = peer == HLG_NONE ? peers_max : (peer + peers_max - start) % peers_max;
+        if (peer == HLG_NONE || ahead < looked) {
+            break; /* once round */
         }
         if (peer != lane->turn) {
             lane->turn = peer;
@@ -408,8 +411,9 @@ int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
             }
         }
         rest(p, index, peer);
-        lane->turn = (peer + 1) % p->config.limits.peers_max;
+        lane->turn = (peer + 1) % peers_max;
         lane->served = 0;
+        looked = ahead + 1;
     }
     lane->idle = true;
     return 0;

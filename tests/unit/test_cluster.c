@@ -145,6 +145,12 @@ static void bytes_are_tokens_times_bytes_times_copies(void **state)
     assert_int_equal(child->run.bytes_landed, 3 * bytes);
     assert_int_equal(child->run.bytes_posted, 3 * bytes);
     assert_int_equal(child->run.bytes_planned, 3 * bytes);
+    assert_int_equal(child->nodes[0].bytes, 3 * bytes);
+    assert_int_equal(child->nodes[1].bytes, 3 * bytes);
+    assert_int_equal(child->run.flows, 3 * 61);
+    double wire = (double)bytes / s.network.nic.bandwidth * 1e9;
+    assert_near(child->nodes[0].nic_busy_ns, 3 * wire, 0.01);
+    assert_near(child->nodes[1].nic_busy_ns, 3 * wire, 0.01);
     child_free(child);
     sim_workload_fini(&w);
 }
@@ -603,6 +609,36 @@ static void a_slow_nic_makes_its_transfers_slow(void **state)
     sim_workload_fini(&w);
 }
 
+/* Writes under way fail, and the sessions with them: requests come again once the link is back. */
+static void a_lost_link_is_got_over(void **state)
+{
+    struct sim_scenario s;
+    struct sim_workload w;
+    uint32_t retries = 0;
+
+    (void)state;
+    child_scenario(&s, 2);
+    s.prefill.nodes = 2;
+    s.network.nic.bandwidth = 1e9;
+    for (uint32_t i = 0; i < 2; i++) {
+        s.faults[s.fault_count++] = (struct sim_fault){.kind = SIM_FAULT_LINK,
+                                                       .at = (2000 + 700 * i) * MS,
+                                                       .decode = true,
+                                                       .node = 0,
+                                                       .nic = 5,
+                                                       .factor = i};
+    }
+    child_workload(&w, 60, 100 * MS, 4097, 20);
+    struct child *child = run(&s, &w);
+    assert_all_done(child);
+    for (uint32_t i = 0; i < w.count; i++) {
+        retries += child->records[i].retries;
+    }
+    assert_true(retries > 0);
+    child_free(child);
+    sim_workload_fini(&w);
+}
+
 /* ---- sameness ----------------------------------------------------------------------------- */
 
 static void draw(struct sim_workload *w, uint32_t count, double rate, uint64_t seed)
@@ -905,6 +941,7 @@ int main(void)
         cmocka_unit_test(requests_of_a_dead_prefill_node_go_elsewhere),
         cmocka_unit_test(with_nobody_left_requests_fail),
         cmocka_unit_test(a_slow_nic_makes_its_transfers_slow),
+        cmocka_unit_test(a_lost_link_is_got_over),
         cmocka_unit_test(equal_runs_are_equal),
         cmocka_unit_test(folded_nodes_are_equal_to_unfolded_ones),
         cmocka_unit_test(layer_flows_are_equal_to_page_flows),

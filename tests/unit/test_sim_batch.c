@@ -520,11 +520,11 @@ static void a_sequence_joins_at_the_next_boundary(void **state)
     const struct world world = {.cost = {.step_ns = 1000},
                                 .ranks = 2,
                                 .sequences_max = 2,
-                                .joins = {{0, 0, 100, 4},    /* a */
-                                          {500, 1, 100, 1},  /* b waits for the running step */
-                                          {1000, 0, 100, 2}, /* c comes at a boundary */
-                                          {1001, 0, 0, 1},   /* d finds no slot until c ends */
-                                          {9000, 1, 0, 1}},  /* e finds nobody */
+                                .joins = {{0, 0, 100, 4, 0},    /* a */
+                                          {500, 1, 100, 1, 0},  /* b waits for the running step */
+                                          {1000, 0, 100, 2, 0}, /* c comes at a boundary */
+                                          {1001, 0, 0, 1, 0},   /* d finds no slot until c ends */
+                                          {9000, 1, 0, 1, 0}},  /* e finds nobody */
                                 .join_count = 5};
 
     (void)state;
@@ -543,7 +543,7 @@ static void the_youngest_leaves_when_pages_run_out(void **state)
                           .ranks = 1,
                           .sequences_max = 4,
                           .pages = 1,
-                          .joins = {{0, 0, 14, 8}, {0, 0, 15, 8}, {150, 0, 4, 2}},
+                          .joins = {{0, 0, 14, 8, 0}, {0, 0, 15, 8, 0}, {150, 0, 4, 2, 0}},
                           .join_count = 3};
 
     (void)state;

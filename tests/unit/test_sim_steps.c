@@ -137,7 +137,7 @@ static void each_finish_is_on_time(void **state)
         struct sim_cost *cost = create_cost(&shapes[s]);
         double worst = 0;
 
-        for (uint64_t seed = 1; seed <= 40; seed++) {
+        for (uint64_t seed = 1; seed <= 300; seed++) {
             struct hlg_rng rng = hlg_rng_seed(seed * 100 + s);
             const uint32_t count = (uint32_t)hlg_rng_between(&rng, 1, SEQUENCES_MAX);
             const uint32_t contexts = seed % 2 == 0 ? 30000 : 2000;

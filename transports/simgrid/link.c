@@ -68,3 +68,18 @@ int hlg_simgrid_set_link(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, 
     }
     return 0;
 }
+
+int hlg_simgrid_nic_stats(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail,
+                          struct hlg_simgrid_nic_stats *stats)
+{
+    const struct nic *nic = link_nic(sim, node, lane, rail);
+
+    if (nic == NULL) {
+        return -HLG_EINVAL;
+    }
+    *stats = nic->stats;
+    for (uint32_t side = 0; side < 2; side++) {
+        stats->busy_ns[side] += nic->moving[side] > 0 ? sim->now - nic->since[side] : 0;
+    }
+    return 0;
+}

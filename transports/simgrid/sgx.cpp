@@ -28,7 +28,7 @@ std::vector<uint32_t> ended;
 // Engine::run_until returns after the round in which this set is no longer empty: SimGrid asks no
 // more of it, and it is the only way out of the loop before its date (EngineImpl::run, 3.32).
 std::set<sg::Activity *> stop;
-std::vector<sg::CommPtr> former;             // what `over` held when the last run began
+std::vector<sg::CommPtr> former; // what `over` held when the last run began
 // 3.32 lets a cancelled flow keep its share of the links until the round after, which may be that of
 // the end of another one. So a round of one nanosecond comes first.
 bool cancelled = false;
@@ -148,7 +148,7 @@ void restore()
 
 } // namespace
 
-extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
+extern "C" int sgx_open(const sgx_platform *platform)
 {
     return guarded([=] {
         const bool first = nics.empty();
@@ -162,7 +162,6 @@ extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
             shape.assign(platform->nics, platform->nics + platform->nic_count);
             uplink = platform->group_bandwidth;
         }
-        flows.resize(flows_max);
         if (first) {
             start_engine();
         }
@@ -185,7 +184,10 @@ extern "C" int sgx_flow(uint32_t flow, uint32_t source, uint32_t target, double 
         comm->set_payload_size(static_cast<uint64_t>(bytes));
         comm->set_data(reinterpret_cast<void *>(static_cast<uintptr_t>(flow) + 1));
         comm->set_source(nics.at(source))->set_destination(nics.at(target)); // this starts it
-        flows.at(flow) = comm;
+        if (flow >= flows.size()) {
+            flows.resize(2 * static_cast<size_t>(flow) + 1); // in use are the low numbers
+        }
+        flows[flow] = comm;
         return 0;
     });
 }

@@ -25,12 +25,12 @@ struct sgx_platform {
 
 /*
  * Take the engine. The first call builds the platform; later ones, after sgx_close, must name an equal
- * one, whose bandwidths are restored, and the clock goes on. Flows are numbered 0 to flows_max - 1. Returns 0 or -1.
+ * one, whose bandwidths are restored, and the clock goes on. Returns 0 or -1.
  */
-int sgx_open(const struct sgx_platform *platform, uint32_t flows_max);
+int sgx_open(const struct sgx_platform *platform);
 void sgx_close(void);
 
-/* Start flow number `flow`, which must be free. Returns 0 or -1. */
+/* Start flow number `flow`, which must be free. Low numbers take less memory. Returns 0 or -1. */
 int sgx_flow(uint32_t flow, uint32_t source, uint32_t target, double bytes);
 
 /* End a flow; it is free, and never reported. Returns 0 or -1. */

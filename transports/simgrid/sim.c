@@ -105,7 +105,7 @@ static bool open_engine(struct hlg_simgrid *sim)
         .group_bandwidth = group_nodes == 0 ? 0 : sim->config.group_bandwidth,
     };
 
-    sim->engine = sgx_open(&platform, sim->batch_count) == 0;
+    sim->engine = sgx_open(&platform) == 0;
     free(nics);
     return sim->engine;
 }

@@ -152,6 +152,20 @@ int hlg_simgrid_set_link(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, 
                          bool up);
 
 /*
+ * What a NIC has moved, out of it (0) and into it (1), since create. Bytes count when the last one of a
+ * write has left; busy is the time with at least one write under way, turns of operation clocks included.
+ */
+struct hlg_simgrid_nic_stats {
+    uint64_t flows; /* of SimGrid, that began here */
+    uint64_t bytes[2];
+    hlg_time busy_ns[2];
+};
+
+/* Returns 0, or -HLG_EINVAL for a NIC that is none. O(1). */
+int hlg_simgrid_nic_stats(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail,
+                          struct hlg_simgrid_nic_stats *stats);
+
+/*
  * Kill a node now: nothing is placed into it any more, its ends of channels are over, and what it had
  * under way is gone. Its endpoints give nothing but what close reports. Peers see failed writes and
  * the end of channels, and PEER_DOWN if they go on offering.
