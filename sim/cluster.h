@@ -107,4 +107,13 @@ int sim_run(const struct sim_scenario *scenario, const struct sim_workload *work
             size_t capacity);
 void sim_run_fini(struct sim_run *run);
 
+/*
+ * Whether the ranks of each node of a disaggregated scenario can be simulated as one.
+ *
+ * kv_tokens  as sim_scenario_check() gives them
+ *
+ * Returns NULL if that is exact, or why not, for the end of a sentence.
+ */
+const char *sim_fold_obstacle(const struct sim_scenario *scenario, const uint64_t kv_tokens[2]);
+
 #endif

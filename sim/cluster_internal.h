@@ -288,8 +288,11 @@ struct cluster {
     uint32_t slices;        /* of the plan between two nodes */
     void *memory;           /* never touched */
     uint64_t memory_bytes;
-    uint64_t *names; /* scratch: of a prompt's pages */
+    uint64_t *names; /* scratch: of the pages of one request's prompt, as follows */
     uint32_t names_max;
+    uint32_t names_count;
+    uint32_t names_request;
+    uint32_t names_page_tokens;
     struct sim_chunk *chunks; /* scratch */
     uint32_t chunks_max;
     struct sim_rank_step *steps; /* scratch, [ranks of a prefill node] */
@@ -339,6 +342,7 @@ void cluster_close(struct cluster *c);
 /* It dies: what it had is gone. */
 void cluster_stop_node(struct cluster *c, struct node *n);
 int cluster_start_node(struct cluster *c, struct node *n, char *text, size_t capacity);
+void cluster_dial_later(struct cluster *c, struct node *decode, uint32_t prefill);
 void cluster_connect(struct cluster *c, struct node *prefill, struct node *decode);
 void cluster_set_up(struct cluster *c, struct node *n);
 
@@ -373,6 +377,7 @@ void request_failed(struct cluster *c, struct job *job, uint32_t reason, hlg_tim
 void request_preempted(struct cluster *c, struct job *job, uint32_t tokens);
 void request_end(struct cluster *c, struct job *job, enum sim_outcome outcome, uint32_t reason);
 uint32_t request_pages(uint32_t tokens, uint32_t page_tokens);
+/* Names of a prompt's whole pages whose prefix is known, in c->names. Returns how many. */
 uint32_t request_names(struct cluster *c, uint32_t request, uint32_t page_tokens);
 
 /* prefill_node.c */

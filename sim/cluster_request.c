@@ -6,9 +6,11 @@ uint32_t request_pages(uint32_t tokens, uint32_t page_tokens)
     return hlg_div_ceil(tokens, page_tokens);
 }
 
-/* Names of a prompt's whole pages whose prefix is known, in c->names. Returns how many. */
 uint32_t request_names(struct cluster *c, uint32_t request, uint32_t page_tokens)
 {
+    if (c->names_count > 0 && c->names_request == request && c->names_page_tokens == page_tokens) {
+        return c->names_count;
+    }
     uint32_t count = sim_workload_page_count(c->workload, request, page_tokens);
 
     if (count > c->names_max) {
@@ -18,6 +20,9 @@ uint32_t request_names(struct cluster *c, uint32_t request, uint32_t page_tokens
     for (uint32_t i = 0; i < count; i++) {
         c->names[i] = sim_workload_page_hash(c->workload, request, page_tokens, i);
     }
+    c->names_request = request;
+    c->names_page_tokens = page_tokens;
+    c->names_count = count;
     return count;
 }
 

@@ -6,6 +6,7 @@
 #define MS            ((double)HLG_NS_PER_MS)
 #define FULL_SHARE    0.9  /* a resource that is used more is called the limit */
 #define WAITING_SHARE 0.25 /* of the window, with requests waiting for pages: the same */
+#define SLOTS_SHARE   0.95 /* of all slots, in the mean over the window: the same */
 #define SAMPLES_MIN   8u   /* in the window, else totals of the run stand in */
 #define GROWTH_SHARE  0.02 /* of the arrivals that must be left in the queue: overload */
 #define GROWTH_MIN    4.0  /* requests */
@@ -468,11 +469,12 @@ static uint32_t decode_nodes(const struct sim_run *run)
     return count == 0 ? run->prefill_nodes : count; /* co-located: all of them */
 }
 
-/* [4 * records] of changes; returns how many. */
-static uint64_t list_changes(const struct sim_run *run, struct change *changes)
+/* [4 * records] of changes; returns how many, and whether any request waited. */
+static uint64_t list_changes(const struct sim_run *run, struct change *changes, bool *any_waited)
 {
     uint64_t count = 0;
 
+    *any_waited = false;
     for (uint32_t i = 0; i < run->record_count; i++) {
         const struct sim_record *record = &run->records[i];
         const uint32_t node =
@@ -483,6 +485,7 @@ static uint64_t list_changes(const struct sim_run *run, struct change *changes)
         const hlg_time left = left_at(run, record);
         const hlg_time submitted = hlg_min_time(left, moment_or_end(run, record, SIM_SUBMITTED));
         if (submitted > record->at[SIM_INGESTED]) {
+            *any_waited = true;
             changes[count++] = (struct change){record->at[SIM_INGESTED], node, 0, 1};
             changes[count++] = (struct change){submitted, node, 0, -1};
         }
@@ -498,7 +501,8 @@ static uint64_t list_changes(const struct sim_run *run, struct change *changes)
 static void holders(const struct sim_run *run, const struct window *window, struct change *changes,
                     struct sim_metrics *metrics)
 {
-    const uint64_t count = list_changes(run, changes);
+    bool any_waited = false;
+    const uint64_t count = list_changes(run, changes, &any_waited);
     const double whole = span_ns(window->begin, window->end) * decode_nodes(run);
     double waiting_ns = 0;
     double waiting_held = 0;
@@ -506,6 +510,13 @@ static void holders(const struct sim_run *run, const struct window *window, stru
     int64_t held = 0;
     int64_t waiting = 0;
 
+    if (!any_waited) { /* pairs of begin and end: their order does not matter */
+        for (uint64_t i = 0; i < count; i += 2) {
+            held_ns += clipped(window, changes[i].at, changes[i + 1].at);
+        }
+        metrics->held_mean = whole <= 0 ? 0 : held_ns / whole;
+        return;
+    }
     qsort(changes, count, sizeof *changes, compare_changes);
     for (uint64_t i = 0; i < count; i++) {
         held += changes[i].held;
@@ -590,7 +601,9 @@ static double batch_mean(const struct sim_run *run, const struct window *window)
 
 /* ---- What is fullest ---- */
 
-static const char *limit_of(const struct sim_scenario *scenario, const struct sim_metrics *metrics)
+/* A prefill node or NIC that is always busy is the cause where decode nodes are full as well: they hold
+ * pages for what waits for it. Sets metrics->limit and limit_batch. */
+static void find_limit(const struct sim_scenario *scenario, struct sim_metrics *metrics)
 {
     const bool colocated = scenario->serving == SIM_SERVING_COLOCATED;
     const struct sim_engine *engine =
@@ -601,18 +614,20 @@ static const char *limit_of(const struct sim_scenario *scenario, const struct si
     const double network =
         metrics->nic_out_max > metrics->nic_in_max ? metrics->nic_out_max : metrics->nic_in_max;
 
-    if (metrics->waiting_share > WAITING_SHARE) {
-        const bool full = metrics->waiting_held >= 0.98 * slots;
-        return full ? (colocated ? "batch slots" : "decode batch slots")
-                    : (colocated ? "KV" : "decode KV");
+    metrics->limit = "none";
+    if (!colocated && metrics->prefill_busy >= FULL_SHARE && metrics->prefill_busy >= network) {
+        metrics->limit = "prefill";
+    } else if (!colocated && network >= FULL_SHARE) {
+        metrics->limit = "network";
+    } else if (metrics->batch_mean >= SLOTS_SHARE * slots) {
+        metrics->limit = colocated ? "batch slots" : "decode batch slots";
+        metrics->limit_batch = metrics->batch_mean;
+    } else if (metrics->waiting_share > WAITING_SHARE) {
+        metrics->limit = colocated ? "KV" : "decode KV";
+        metrics->limit_batch = metrics->waiting_held;
+    } else if (colocated && metrics->overloaded) {
+        metrics->limit = "engine";
     }
-    if (colocated) {
-        return metrics->overloaded ? "engine" : "none";
-    }
-    if (metrics->prefill_busy >= FULL_SHARE && metrics->prefill_busy >= network) {
-        return "prefill";
-    }
-    return network >= FULL_SHARE ? "network" : "none";
 }
 
 int sim_metrics(const struct sim_scenario *scenario, const struct sim_workload *workload,
@@ -642,7 +657,7 @@ int sim_metrics(const struct sim_scenario *scenario, const struct sim_workload *
     metrics->batch_mean = batch_mean(run, &window);
     metrics->queue_mean = queue_mean(run, &window);
     metrics->overloaded = overloaded(workload, run, &window);
-    metrics->limit = limit_of(scenario, metrics);
+    find_limit(scenario, metrics);
     free(values);
     free(changes);
     return 0;

@@ -64,6 +64,7 @@ struct sim_metrics {
     double waiting_held; /* sequences that hold pages of such a node then */
     double queue_mean;   /* requests that wait for their first token */
     double cached_share; /* prompt tokens found in caches */
+    double limit_batch;  /* of a node, at the limit of KV or slots; 0 for the others */
     const char *limit; /* what is fullest: "prefill", "decode batch slots", "decode KV", "network",
                           "engine" and "KV", "batch slots" of co-located nodes; "none" */
     bool overloaded;   /* open loop, and the queue grew through the whole window */

@@ -153,7 +153,7 @@ static void sweep_body(FILE *file, const void *context)
     const uint32_t each = first / LABELS_MAX + 1;
 
     (void)fputs("set multiplot layout 2,1\nset key outside right top Left reverse noenhanced\n"
-                "set lmargin 10\nset rmargin 32\nset xlabel '",
+                "set lmargin 10\nset rmargin 26\nset xlabel '",
                 file);
     if (grid->axis_count == 0) {
         (void)fputs("the scenario", file);
@@ -294,11 +294,35 @@ static int write_series(FILE *file, void *context)
     return sim_report_series(file, plot->scenario, plot->run, plot->metrics);
 }
 
+/* An axis of shares in percent, up to the least of these that holds the greatest. */
+static void percent_axis(FILE *file, float greatest)
+{
+    static const double tops[][2] = {{1, 0.25}, {2, 0.5}, {5, 1},   {10, 2},
+                                     {20, 5},   {50, 10}, {100, 20}};
+    size_t i = 0;
+
+    while (i + 1 < sizeof tops / sizeof tops[0] && 100 * (double)greatest > tops[i][0]) {
+        i++;
+    }
+    (void)fprintf(file, "set yrange [0:%g]\nset ytics %g\n", tops[i][0], tops[i][1]);
+}
+
+static float greatest_nic_use(const struct sim_run *run)
+{
+    float greatest = 0;
+
+    for (uint32_t i = 0; i < run->series_count; i++) {
+        const struct sim_sample *sample = &run->series[i];
+        greatest = sample->nic_out_max > greatest ? sample->nic_out_max : greatest;
+        greatest = sample->nic_in_max > greatest ? sample->nic_in_max : greatest;
+    }
+    return greatest;
+}
+
 static void series_panel(FILE *file, const char *label, const char *const columns[][2],
                          size_t count, bool percent)
 {
-    (void)fprintf(file, "set ylabel '%s'\nset yrange [0:%s]\nplot ", label,
-                  percent ? "*<100" : "*");
+    (void)fprintf(file, "set ylabel '%s'\nplot ", label);
     for (size_t i = 0; i < count; i++) {
         (void)fprintf(file,
                       "%s'series.tsv' using (column('time_s')):(%scolumn('%s')) with lines lw 1.5 "
@@ -322,6 +346,10 @@ static void series_body(FILE *file, const void *context)
         {"prefill_kv", "prefill KV pages"},
         {"decode_kv", "decode KV pages"},
     };
+    static const char *const mixed[][2] = {
+        {"prefill_busy", "busy"},
+        {"prefill_kv", "KV pages"},
+    };
     static const char *const counts[][2] = {
         {"prefill_queue", "wait for prefill"},
         {"decode_waiting", "wait for decode"},
@@ -337,11 +365,14 @@ static void series_body(FILE *file, const void *context)
     heading(file, plot);
     (void)fputs("set xlabel 'virtual time (s)'\n", file);
     if (!colocated) {
+        percent_axis(file, greatest_nic_use(plot->run));
         series_panel(file, "NIC use (%)", nics, 4, true);
         (void)fputs("unset title\n", file);
     }
-    series_panel(file, "node use (%)", nodes, colocated ? 2 : 3, true);
+    percent_axis(file, 1);
+    series_panel(file, "node use (%)", colocated ? mixed : nodes, colocated ? 2 : 3, true);
     (void)fputs("unset title\n", file);
+    (void)fputs("set yrange [0:*]\nset ytics autofreq\n", file);
     series_panel(file, "requests", counts, 3, false);
     (void)fputs("unset multiplot\nset yrange [*:*]\n", file);
 }

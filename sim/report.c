@@ -172,9 +172,9 @@ static void verdict(FILE *file, const struct sim_run *run, const struct sim_metr
         (void)fprintf(file, "; requests wait for pages or a slot %.0f %% of the time",
                       100 * m->waiting_share);
     }
-    if (strstr(m->limit, "KV") != NULL || strstr(m->limit, "slots") != NULL) {
+    if (m->limit_batch > 0) {
         (void)fprintf(file, ": %s-limited at b=%.1f a node",
-                      strstr(m->limit, "KV") != NULL ? "KV" : "slot", m->waiting_held);
+                      strstr(m->limit, "KV") != NULL ? "KV" : "slot", m->limit_batch);
     }
     (void)fputc('\n', file);
     if (m->requests == 0) {

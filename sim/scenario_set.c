@@ -503,8 +503,13 @@ static void print_list(const struct sim_scenario *scenario, const struct sim_key
 static void print_number(const struct sim_key *key, double number, char text[SIM_KEY_TEXT_BYTES])
 {
     char printed[SIM_UNIT_TEXT_BYTES];
-    if (key->word != NULL && number == key->word_value) {
+    if (key->word != NULL && (number == key->word_value || (number < 0 && key->word_value < 0))) {
         (void)snprintf(text, SIM_KEY_TEXT_BYTES, "%s", key->word);
+        return;
+    }
+    if (!(number >= 0 && isfinite(number))) {
+        /* By hand: no file has it, and sim_scenario_check() will refuse it. */
+        (void)snprintf(text, SIM_KEY_TEXT_BYTES, "%g", number);
         return;
     }
     sim_unit_print(key->unit, number, printed);

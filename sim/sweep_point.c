@@ -1,5 +1,7 @@
 #include "sweep_run.h"
 
+#include "calibration.h"
+
 #include <stdlib.h>
 
 #define SENTENCE_BYTES 1024u
@@ -7,10 +9,13 @@
 static json_t *told(const char *status, const char *sentence, uint64_t digest, json_t *report)
 {
     char hex[17];
+    char calibration[48]; /* as in struct sim_cost_basis */
 
+    sim_calibration_id(calibration, sizeof calibration);
     (void)snprintf(hex, sizeof hex, "%016llx", (unsigned long long)digest);
-    return json_pack("{ss ss ss ss so}", "version", sim_version(), "digest", hex, "status", status,
-                     "sentence", sentence, "report", report != NULL ? report : json_null());
+    return json_pack("{ss ss ss ss ss so}", "version", sim_version(), "calibration", calibration,
+                     "digest", hex, "status", status, "sentence", sentence, "report",
+                     report != NULL ? report : json_null());
 }
 
 static uint32_t nodes_of(const struct sim_scenario *scenario)

@@ -2,6 +2,7 @@
 
 #include "sweep_run.h"
 
+#include "calibration.h"
 #include "pool.h"
 
 #include <errno.h>
@@ -18,6 +19,7 @@ struct state {
     uint32_t *due;     /* [due_count], points to run */
     uint32_t due_count;
     struct sim_sweep_totals *totals;
+    char calibration[48]; /* as in struct sim_cost_basis */
     char *text;
     size_t capacity;
     int error; /* of the first result that could not be written */
@@ -92,7 +94,7 @@ static char *file_name(const struct state *state, uint32_t index)
     return name;
 }
 
-/* A result of this version, or NULL. One that ended without an answer is not one. */
+/* A result of this version and calibration, or NULL. One that ended without an answer is not one. */
 static json_t *load(const struct state *state, uint32_t index)
 {
     char *name = file_name(state, index);
@@ -105,7 +107,9 @@ static json_t *load(const struct state *state, uint32_t index)
     free(name);
     const char *version = json_string_value(json_object_get(json, "version"));
     const char *status = json_string_value(json_object_get(json, "status"));
-    if (version == NULL || status == NULL || strcmp(version, sim_version()) != 0) {
+    const char *calibration = json_string_value(json_object_get(json, "calibration"));
+    if (version == NULL || status == NULL || calibration == NULL ||
+        strcmp(version, sim_version()) != 0 || strcmp(calibration, state->calibration) != 0) {
         json_decref(json);
         return NULL;
     }
@@ -171,8 +175,9 @@ static void done(void *context, uint32_t index, json_t *result, const char *sent
     if (result != NULL) {
         store(state, index, result);
     } else {
-        json_t *crash = json_pack("{ss ss ss so}", "version", sim_version(), "status", "crashed",
-                                  "sentence", sentence, "report", json_null());
+        json_t *crash = json_pack("{ss ss ss ss so}", "version", sim_version(), "calibration",
+                                  state->calibration, "status", "crashed", "sentence", sentence,
+                                  "report", json_null());
         if (crash != NULL) {
             store(state, index, crash);
         }
@@ -260,6 +265,7 @@ int sim_sweep_run(const struct sim_sweep_run *sweep, struct sim_sweep_totals *to
 
     HLG_ASSERT(sweep->shard_count >= 1 && sweep->shard_index < sweep->shard_count);
     *totals = (struct sim_sweep_totals){.points = points};
+    sim_calibration_id(state.calibration, sizeof state.calibration);
     if (strlen(sweep->folder) > SIM_PATH_MAX - 32) {
         (void)snprintf(text, capacity, "%.40s...: path of more than %u bytes; give a shorter --out",
                        sweep->folder, SIM_PATH_MAX - 32);

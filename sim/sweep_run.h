@@ -2,8 +2,8 @@
  * A sweep: the points of a grid, each a run of its own with one result file in a folder, and the table
  * merged from these files.
  *
- * A result file is named by the digest of its point's scenario. Existing ones of the same digest and
- * version are kept, so that a sweep that was ended goes on where it was, and shards that share the
+ * A result file is named by the digest of its point's scenario. Existing ones of the same digest,
+ * version and calibration are kept, so that a sweep that was ended goes on where it was, and shards that share the
  * folder complete each other. Files are renamed into place whole. The merged files sweep.tsv and
  * sweep.json are in the grid's order and depend neither on jobs nor on shards nor on when what ran.
  *

@@ -78,6 +78,21 @@ static void print_context(FILE *out, const struct sim_scenario *scenario, uint64
     }
 }
 
+static void print_network(FILE *out, const struct sim_scenario *scenario,
+                          const uint64_t kv_tokens[2])
+{
+    const char *const obstacle = sim_fold_obstacle(scenario, kv_tokens);
+    (void)fprintf(out, "  network: %" PRIu32 " x %s for each GPU, ", scenario->network.nics_per_gpu,
+                  scenario->network.nic.name);
+    if (!scenario->network.fold && !scenario->network.fold_auto) {
+        (void)fputs("not folded, as the scenario says\n", out);
+    } else if (obstacle == NULL) {
+        (void)fputs("folded\n", out);
+    } else {
+        (void)fprintf(out, "not folded: %s\n", obstacle);
+    }
+}
+
 static void print_good(FILE *out, const struct sim_scenario *scenario, const uint64_t kv_tokens[2])
 {
     (void)fprintf(out, "%s: good\n", scenario->path);
@@ -91,11 +106,7 @@ static void print_good(FILE *out, const struct sim_scenario *scenario, const uin
         print_engine(out, "prefill", scenario->prefill.nodes, &scenario->prefill.engine,
                      kv_tokens[0]);
         print_engine(out, "decode", scenario->decode.nodes, &scenario->decode.engine, kv_tokens[1]);
-        (void)fprintf(out, "  network: %" PRIu32 " x %s for each GPU, folding %s\n",
-                      scenario->network.nics_per_gpu, scenario->network.nic.name,
-                      scenario->network.fold_auto ? "where it is exact"
-                      : scenario->network.fold    ? "always"
-                                                  : "never");
+        print_network(out, scenario, kv_tokens);
     }
     print_context(out, scenario, kv_tokens[1]);
 }
@@ -138,6 +149,22 @@ static int check_sweep(FILE *out, const struct request *request, const char *fil
     return status;
 }
 
+/* What the run would refuse, too. */
+static bool refuse_fold(const struct sim_scenario *scenario, const uint64_t kv_tokens[2],
+                        char *text, size_t capacity)
+{
+    if (scenario->serving == SIM_SERVING_COLOCATED || !scenario->network.fold ||
+        scenario->network.fold_auto) {
+        return false;
+    }
+    const char *const obstacle = sim_fold_obstacle(scenario, kv_tokens);
+    if (obstacle != NULL) {
+        (void)snprintf(text, capacity, "%s: network.fold: not exact here, %s; write auto or never",
+                       scenario->path, obstacle);
+    }
+    return obstacle != NULL;
+}
+
 static int check_one(FILE *out, const struct request *request, const char *file, json_t *results,
                      char *text, size_t capacity)
 {
@@ -151,7 +178,8 @@ static int check_one(FILE *out, const struct request *request, const char *file,
         status = command_scenario_read(&command, NULL, 0, scenario, text, capacity);
     }
     if (status == CLI_DONE) {
-        if (sim_scenario_check(scenario, kv_tokens, text, capacity) < 0) {
+        if (sim_scenario_check(scenario, kv_tokens, text, capacity) < 0 ||
+            refuse_fold(scenario, kv_tokens, text, capacity)) {
             status = CLI_BAD_INPUT;
         } else {
             print_good(out, scenario, kv_tokens);

@@ -59,7 +59,7 @@ static int simulate(struct execution *execution, const char *program, struct wat
                                &execution->run, text, sizeof text);
     command_progress_end(&watch->progress);
     if (result < 0) {
-        (void)options_error(program, "%s", text);
+        (void)options_error(program, "%s: %s", execution->scenario.path, text);
         return result == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
     }
     execution->has_run = true;

@@ -120,7 +120,7 @@ static bool draw(const char *program, const char *folder, const struct execution
 static bool tell(const char *program, const struct request *request, struct execution *execution)
 {
     const bool taken = is_stdout(request->json_file) || is_stdout(request->csv_file) ||
-                       is_stdout(request->series_file);
+                       is_stdout(request->series_file) || is_stdout(request->trace_file);
     FILE *const out = taken ? stderr : stdout;
     bool good =
         sim_report_text(out, &execution->scenario, &execution->run, &execution->metrics) == 0 &&

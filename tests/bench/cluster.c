@@ -281,6 +281,12 @@ static void admit(struct cluster *c, struct node *n, hlg_handle request)
                 .admit = {.request = request, .groups = {{.count = c->pages, .pages = pages}}}});
 }
 
+/* Prefillers differ a little, or all of them would do the same at the same time. */
+static hlg_time pause_of(const struct node *n)
+{
+    return n->cluster->options->tick_ns + n->index * (n->cluster->options->tick_ns / 1009);
+}
+
 static void begin_forward(struct cluster *c, struct node *n)
 {
     const hlg_handle request = n->waiting[n->waiting_head++ % WAITING_MAX];
@@ -289,7 +295,7 @@ static void begin_forward(struct cluster *c, struct node *n)
     n->computing = true;
     n->forward = n->forward % 0xffffffu + 1;
     n->layer = 0;
-    n->tick = hlg_simgrid_now(c->sim) + c->options->tick_ns;
+    n->tick = hlg_simgrid_now(c->sim) + pause_of(n);
     tell(n, &(struct hlg_event){.kind = HLG_EVENT_CHUNK,
                                 .chunk = {.request = request,
                                           .forward = n->forward,
@@ -302,7 +308,7 @@ static bool prefill_turn(struct cluster *c, struct node *n)
 
     if (n->computing && hlg_simgrid_now(c->sim) >= n->tick) {
         n->layer++;
-        n->tick += c->options->tick_ns;
+        n->tick += pause_of(n);
         tell(n, &(struct hlg_event){.kind = HLG_EVENT_LAYER,
                                     .layer = {.value = n->forward << 8 | n->layer}});
         work = true;

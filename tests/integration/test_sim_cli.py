@@ -136,6 +136,14 @@ class Scenarios(Sim):
                 self.assertNotIn("cannot be run: ", result.stdout)
                 self.assertEqual(result.stderr, "")
 
+    def test_check_says_whether_the_network_is_folded(self):
+        self.write("a.yaml", "schema: 1\n")
+        for words, part in (((), ", folded\n"), (("-s", "network.fold=never"), "not folded, as the scenario says"),
+                            (("-s", "decode.tp=1", "-s", "decode.dp=8", "-s", "decode.ep=8"), "not folded: the plan"),
+                            (("-s", "faults.0.kind=slow", "-s", "faults.0.nic=0", "-s", "faults.0.factor=0.5"),
+                             "not folded: a fault touches a single NIC")):
+            self.assertIn(part, self.good("check", "a.yaml", *words).stdout)
+
     def test_the_readme_names_every_scenario(self):
         text = (SOURCE / "scenarios" / "README.md").read_text(encoding="utf-8")
         for path in SCENARIOS:
@@ -243,6 +251,10 @@ class BadInput(Sim):
             result = self.sim("check", "bad.yaml")
             self.assertIn(result.returncode, (0, 2), bytes(changed)[:80])
             self.assertLessEqual(result.stderr.count("\n"), 1)
+
+    def test_folding_that_is_not_exact(self):
+        self.refused("schema: 1\nmodel: {name: Llama-3.1-70B}\nprefill: {tp: 4}\nnetwork: {fold: always}\n",
+                     "bad.yaml: network.fold: not exact here, ")
 
     def test_overrides(self):
         self.write("a.yaml", "schema: 1\n")

@@ -205,9 +205,15 @@ static void waiting_for_pages_names_the_batch(void **state)
     const struct sim_metrics m = measure(hand);
     assert_string_equal(m.limit, "decode KV");
     assert_near(m.waiting_held, 5);
+    assert_near(m.limit_batch, 5);
     assert_near(m.waiting_share, 0.95);
     hand->scenario.decode.sequences_max = 5;
     assert_string_equal(measure(hand).limit, "decode batch slots");
+    assert_true(measure(hand).limit_batch > 4.9 && measure(hand).limit_batch <= 5);
+    /* Prefill that is always busy is the cause, whatever waits behind it. */
+    hand->nodes[0].busy_ns = 3990.0 * MS;
+    assert_string_equal(measure(hand).limit, "prefill");
+    assert_true(measure(hand).limit_batch == 0);
     hand_free(hand);
 }
 

@@ -500,6 +500,8 @@ static void what_cannot_be_run_is_refused(void **state)
         {{"traffic.source=trace"}, "traffic.trace.file: '': name the file"},
         {{"traffic.source=trace", "traffic.trace.format=csv"},
          "traffic.trace.format: 'csv': write azure"},
+        {{"traffic.requests=200"},
+         "measure.warmup_requests: 200: the scenario has 200 requests; write less"},
         {{"decode.engine=triton"}, "decode: engine: 'triton': write sglang"},
         {{"decode.table=none.tsv"}, "decode: table: 'none.tsv': there is no such file"},
     };
@@ -536,13 +538,21 @@ static void values_set_by_hand_are_checked_too(void **state)
     scenario.decode.nodes = 0;
     assert_int_equal(sim_scenario_check(&scenario, NULL, text, sizeof text), -HLG_EINVAL);
     assert_non_null(strstr(text, "decode.nodes: '0': write a whole number, 1 to 2048"));
+    sim_scenario_default(&scenario);
+    scenario.traffic.drawn.arrivals.rate_rps = -3;
+    assert_int_equal(sim_scenario_check(&scenario, NULL, text, sizeof text), -HLG_EINVAL);
+    assert_non_null(strstr(text, "traffic.arrivals.rate: '-3': write a rate with its unit"));
+    sim_scenario_default(&scenario);
+    scenario.decode.engine.step_overhead_ns = -2; /* any below 0 is the calibrated one */
+    assert_int_equal(sim_scenario_check(&scenario, NULL, text, sizeof text), 0);
     sim_scenario_fini(&scenario);
 }
 
 static void traces_are_read_and_their_faults_told(void **state)
 {
     static const char *const overrides[] = {"traffic.source=trace", "traffic.trace.format=mooncake",
-                                            "traffic.trace.file=t.jsonl", "traffic.trace.speed=2"};
+                                            "traffic.trace.file=t.jsonl", "traffic.trace.speed=2",
+                                            "measure.warmup_requests=1"};
     struct sim_workload workload = {0};
     char text[TEXT_BYTES] = "";
     (void)state;
@@ -550,12 +560,17 @@ static void traces_are_read_and_their_faults_told(void **state)
         "t.jsonl",
         "{\"timestamp\": 0, \"input_length\": 600, \"output_length\": 5, \"hash_ids\": [1, 2]}\n"
         "{\"timestamp\": 1000, \"input_length\": 10, \"output_length\": 5, \"hash_ids\": [3]}\n");
-    read_good(&scenario, write_file("one.yaml", "schema: 1\n"), overrides, 4);
+    read_good(&scenario, write_file("one.yaml", "schema: 1\n"), overrides, 5);
     assert_int_equal(sim_scenario_check(&scenario, NULL, text, sizeof text), 0);
     assert_int_equal(sim_scenario_workload(&scenario, &workload, text, sizeof text), 0);
     assert_int_equal(workload.count, 2);
     assert_true(workload.requests[1].arrival_ns == HLG_NS_PER_S / 2);
     sim_workload_fini(&workload);
+    scenario.traffic.speed = 1e-13;
+    assert_int_equal(sim_scenario_workload(&scenario, &workload, text, sizeof text), -HLG_EINVAL);
+    assert_non_null(
+        strstr(text, "traffic.trace.speed: 1e-13: the last request would come after 3660 days"));
+    scenario.traffic.speed = 1;
     (void)write_file("t.jsonl", "");
     assert_int_equal(sim_scenario_check(&scenario, NULL, text, sizeof text), -HLG_EINVAL);
     assert_non_null(strstr(text, "t.jsonl"));

@@ -23,6 +23,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "calibration.h"
 #include "sweep_run.h"
 
 /* ---- Stand-ins ---- */
@@ -76,6 +77,7 @@ uint64_t __wrap_sim_scenario_digest(const struct sim_scenario *scenario)
 static int gate = -1;          /* a pipe that holds the points with b=3 back; -1: none */
 static uint32_t *ran = NULL;   /* shared with the children: points that ran */
 static bool crash_now = false; /* a=2,b=4 crashes */
+static bool other_calibration = false;
 
 static bool has(const char *const *overrides, uint32_t count, const char *word)
 {
@@ -89,9 +91,14 @@ static bool has(const char *const *overrides, uint32_t count, const char *word)
 
 json_t *__wrap_sim_point_run(const char *path, const char *const *overrides, uint32_t count)
 {
+    char calibration[48];
     char byte = 0;
 
     (void)path;
+    sim_calibration_id(calibration, sizeof calibration);
+    if (other_calibration) {
+        calibration[0] = '0';
+    }
     (void)__atomic_add_fetch(ran, 1, __ATOMIC_SEQ_CST);
     if (gate >= 0 && has(overrides, count, "b=3")) {
         (void)!read(gate, &byte, 1);
@@ -101,12 +108,14 @@ json_t *__wrap_sim_point_run(const char *path, const char *const *overrides, uin
         abort();
     }
     if (has(overrides, count, "a=bad")) {
-        return json_pack("{ss ss ss ss so}", "version", sim_version(), "digest", "0", "status",
-                         "refused", "sentence", "-s: a\tis bad", "report", json_null());
+        return json_pack("{ss ss ss ss ss so}", "version", sim_version(), "calibration",
+                         calibration, "digest", "0", "status", "refused", "sentence",
+                         "-s: a\tis bad", "report", json_null());
     }
-    return json_pack("{ss ss ss ss s{s{s{sf}} ss}}", "version", sim_version(), "digest", "0",
-                     "status", "done", "sentence", "", "report", "latency", "ttft_ms", "mean",
-                     (double)(hash(overrides, count) % 100000) / 7, "limit", "none");
+    return json_pack("{ss ss ss ss ss s{s{s{sf}} ss}}", "version", sim_version(), "calibration",
+                     calibration, "digest", "0", "status", "done", "sentence", "", "report",
+                     "latency", "ttft_ms", "mean", (double)(hash(overrides, count) % 100000) / 7,
+                     "limit", "none");
 }
 
 /* ---- Grids ---- */
@@ -357,6 +366,21 @@ static void results_are_kept(void **state)
     bench_free(bench);
 }
 
+static void results_of_another_calibration_are_made_anew(void **state)
+{
+    struct bench *bench = bench_make("other");
+
+    (void)state;
+    other_calibration = true;
+    assert_int_equal(bench_run(bench), 0);
+    assert_int_equal(bench->totals.missing, 15);
+    other_calibration = false;
+    assert_int_equal(bench_run(bench), 0);
+    assert_true(bench->totals.kept == 0 && bench->totals.ran == 15);
+    assert_int_equal(bench->totals.missing, 0);
+    bench_free(bench);
+}
+
 static void crashes_are_rows_and_are_tried_again(void **state)
 {
     struct bench *one = reference();
@@ -495,6 +519,7 @@ int main(void)
         cmocka_unit_test(jobs_do_not_show),
         cmocka_unit_test(shards_complete_each_other),
         cmocka_unit_test(results_are_kept),
+        cmocka_unit_test(results_of_another_calibration_are_made_anew),
         cmocka_unit_test(crashes_are_rows_and_are_tried_again),
         cmocka_unit_test(bad_bases_are_errors),
         cmocka_unit_test(killed_sweeps_resume),

@@ -124,10 +124,7 @@ static void send_at(struct hlg_simgrid *sim, struct batch *b, hlg_time when)
 
 static void start_flow(struct hlg_simgrid *sim, struct batch *b, uint32_t nic, double bytes)
 {
-    if (sim->flows == 0) {
-        sim->engine_seconds = sgx_now();
-        sim->engine_start = sim->now;
-    }
+    sim_sync(sim);
     must(sgx_flow(index_of(sim, b), nic, b->target.nic, bytes));
     sim->flows++;
     sim->nics[nic].stats.flows++;
@@ -455,6 +452,7 @@ void batch_on_source_end(struct hlg_simgrid *sim, uint32_t slot)
         endpoint_report(e, b, batch_pieces(b), -HLG_ECANCELED);
         end_move(sim, b, false);
         if (b->state == BATCH_FLOW) {
+            sim_sync(sim);
             must(sgx_cancel(index));
             sim->flows--;
         }
@@ -483,6 +481,7 @@ static void fail(struct hlg_simgrid *sim, struct batch *b)
 {
     b->status = -HLG_EPEER;
     if (b->state == BATCH_FLOW) {
+        sim_sync(sim);
         must(sgx_cancel(index_of(sim, b)));
         sim->flows--;
         end_move(sim, b, false);

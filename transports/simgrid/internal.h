@@ -202,6 +202,8 @@ struct hlg_simgrid {
        `engine_seconds`, and it was `engine_start`. */
     double engine_seconds;
     hlg_time engine_start;
+    double engine_next; /* when the next flow ends, in SimGrid's seconds, unless it is stale */
+    bool engine_stale;
     bool engine; /* SimGrid's is ours */
     struct node *nodes;
     struct nic *nics;
@@ -226,6 +228,8 @@ struct hlg_simgrid {
 };
 
 /* sim.c */
+/* Something about flows is to change: SimGrid's clock, which lags while none ends, must be ours. */
+void sim_sync(struct hlg_simgrid *sim);
 void sim_trace(struct hlg_simgrid *sim, uint64_t kind, uint64_t a, uint64_t b, uint64_t c);
 
 /* config.c: a sentence that names what is wrong, or NULL. */

@@ -40,6 +40,7 @@ int hlg_simgrid_set_bandwidth(struct hlg_simgrid *sim, uint32_t node, uint32_t l
     if (!isfinite(bandwidth) || factor <= 0 || bandwidth < 1) {
         return -HLG_EINVAL;
     }
+    sim_sync(sim);
     if (sgx_set_bandwidth(hlg_u32((uint64_t)(nic - sim->nics)), bandwidth) != 0) {
         return -HLG_EIO;
     }

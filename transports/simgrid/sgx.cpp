@@ -2,6 +2,7 @@
 // through C frames. Nothing but sgx.h may call in here.
 #include "sgx.h"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -25,6 +26,7 @@ auto &flows = *new std::vector<sg::CommPtr>;
 auto &over = *new std::vector<sg::CommPtr>; // cancelled or ended, and kept for one run: nobody gets
                                             // their address
 std::vector<uint32_t> ended;
+size_t reported = 0; // of these, by the last run
 // Engine::run_until returns after the round in which this set is no longer empty: SimGrid asks no
 // more of it, and it is the only way out of the loop before its date (EngineImpl::run, 3.32).
 std::set<sg::Activity *> stop;
@@ -33,6 +35,7 @@ std::vector<sg::CommPtr> former; // what `over` held when the last run began
 // the end of another one. So a round of one nanosecond comes first.
 bool cancelled = false;
 constexpr double cancel_seconds = 1e-9;
+constexpr double same_seconds = 1e-12; // of the clock
 char error[256] = "";
 
 template <typename Body> int guarded(Body body)
@@ -146,6 +149,23 @@ void restore()
     changed.clear();
 }
 
+void free_shares()
+{
+    if (cancelled) {
+        cancelled = false;
+        sg::Engine::get_instance()->run_until(sg::Engine::get_clock() + cancel_seconds);
+    }
+}
+
+void advance_to(double when)
+{
+    free_shares();
+    while (when - sg::Engine::get_clock() > same_seconds) {
+        stop.clear();
+        sg::Engine::get_instance()->run_until(when);
+    }
+}
+
 } // namespace
 
 extern "C" int sgx_open(const sgx_platform *platform)
@@ -174,6 +194,8 @@ extern "C" int sgx_open(const sgx_platform *platform)
 extern "C" void sgx_close(void)
 {
     flows.clear();
+    ended.clear();
+    reported = 0;
     in_use = false;
 }
 
@@ -196,6 +218,15 @@ extern "C" int sgx_cancel(uint32_t flow)
 {
     return guarded([=] {
         sg::CommPtr comm = flows.at(flow);
+        if (comm == nullptr) { // it has just ended
+            const auto unreported = ended.begin() + static_cast<std::ptrdiff_t>(reported);
+            const auto found = std::find(unreported, ended.end(), flow);
+            if (found == ended.end()) {
+                return fail("a flow is cancelled that is none");
+            }
+            ended.erase(found);
+            return 0;
+        }
         flows.at(flow) = nullptr;
         over.push_back(comm);
         comm->cancel();
@@ -213,27 +244,52 @@ extern "C" int sgx_set_bandwidth(uint32_t nic, double bandwidth)
     });
 }
 
+extern "C" int sgx_sync(double when)
+{
+    return guarded([=] {
+        advance_to(when);
+        return 0;
+    });
+}
+
 extern "C" int sgx_run(double when)
 {
     return guarded([=] {
-        auto *engine = sg::Engine::get_instance();
-        ended.clear();
-        stop.clear();
+        ended.erase(ended.begin(), ended.begin() + static_cast<std::ptrdiff_t>(reported));
+        reported = 0;
         former.clear();
         former.swap(over);
-        if (cancelled) {
-            cancelled = false;
-            engine->run_until(sg::Engine::get_clock() + cancel_seconds);
+        if (ended.empty()) {
+            stop.clear();
+            free_shares();
+            if (when < 0 && stop.empty()) {
+                sg::Engine::get_instance()->run();
+            }
+            // It stops anywhere within 10 us of the date (3.32): again, one round a call.
+            while (stop.empty() && when - sg::Engine::get_clock() > same_seconds) {
+                sg::Engine::get_instance()->run_until(when);
+            }
         }
-        if (when < 0 && stop.empty()) {
-            engine->run();
-        }
-        // It stops anywhere within 10 us of the date (3.32): again, one round a call.
-        while (stop.empty() && when - sg::Engine::get_clock() > 1e-12) {
-            engine->run_until(when);
-        }
-        return static_cast<int>(ended.size());
+        reported = ended.size();
+        return static_cast<int>(reported);
     });
+}
+
+extern "C" double sgx_next(void)
+{
+    const double now = sg::Engine::get_clock();
+    double next = -1;
+    if (cancelled || ended.size() > reported) {
+        return now;
+    }
+    // The engine asks its models the same, and may again: the answer changes nothing (3.32).
+    for (auto *model : sg::Engine::get_instance()->get_all_models()) {
+        const double delay = model->next_occurring_event(now);
+        if (delay >= 0 && (next < 0 || now + delay < next)) {
+            next = now + delay;
+        }
+    }
+    return next;
 }
 
 extern "C" uint32_t sgx_ended(uint32_t index)

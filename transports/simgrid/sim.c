@@ -10,6 +10,8 @@
 #include "internal.h"
 #include "sgx.h"
 
+#define ENGINE_PRECISION 2e-9 /* seconds, twice surf/precision (3.32) */
+
 void hlg_simgrid_config_default(struct hlg_simgrid_config *config)
 {
     memset(config, 0, sizeof(*config));
@@ -250,9 +252,35 @@ static void perform(struct hlg_simgrid *sim, const struct happening *h)
     hlg_unreachable();
 }
 
+void sim_sync(struct hlg_simgrid *sim)
+{
+    if (sim->flows == 0) {
+        sim->engine_seconds = sgx_now();
+        sim->engine_start = sim->now;
+    } else {
+        const int rc = sgx_sync(engine_seconds(sim, sim->now));
+
+        HLG_ASSERT(rc == 0);
+    }
+    sim->engine_stale = true;
+}
+
+/* Whether a flow ends by `limit`, as far as is known. */
+static bool flow_is_due(struct hlg_simgrid *sim, hlg_time limit)
+{
+    if (sim->engine_stale) {
+        sim->engine_next = sgx_next();
+        sim->engine_stale = false;
+    }
+    /* As far behind as SimGrid takes for the same time. */
+    return limit == HLG_TIME_NEVER ||
+           sim->engine_next <= engine_seconds(sim, limit) + ENGINE_PRECISION;
+}
+
 /* Run SimGrid to `limit` or to the next end of flows. Returns how many ended. */
 static uint32_t run_engine(struct hlg_simgrid *sim, hlg_time limit)
 {
+    sim->engine_stale = true;
     const int ended = sgx_run(limit == HLG_TIME_NEVER ? -1.0 : engine_seconds(sim, limit));
     hlg_time time;
 
@@ -273,7 +301,7 @@ static uint32_t advance(struct hlg_simgrid *sim, hlg_time limit)
 {
     const hlg_time next = sim->heap_count == 0 ? HLG_TIME_NEVER : sim->heap[0].time;
 
-    if (sim->flows > 0 && next > sim->now) {
+    if (sim->flows > 0 && next > sim->now && flow_is_due(sim, hlg_min_time(next, limit))) {
         const uint32_t ended = run_engine(sim, hlg_min_time(next, limit));
 
         if (ended > 0) {
