@@ -76,21 +76,25 @@ static void add_nics(const struct node *n, uint64_t *flows, uint64_t *bytes, dou
     }
 }
 
+/* Time with a forward or step running, up to now. */
+static double busy_of(const struct node *n)
+{
+    hlg_time running = n->busy_since == HLG_TIME_NEVER ? 0 : n->cluster->now - n->busy_since;
+
+    return n->totals.busy_ns + (double)running;
+}
+
 static void add_mixed(struct node *n, struct sim_sample *sample, double span)
 {
     struct cluster *c = n->cluster;
-    struct sim_mixed_totals totals = {0};
     double nodes = c->prefills;
 
     for (uint32_t rank = 0; n->alive && rank < n->ranks; rank++) {
         sample->prefill_queue += sim_mixed_waiting(n->mixed.mixed, rank);
         sample->decode_running += sim_mixed_running(n->mixed.mixed, rank);
     }
-    if (n->alive) {
-        sim_mixed_totals(n->mixed.mixed, &totals);
-    }
     sample->prefill_queue += n->mixed.queue.count;
-    double busy = n->totals.busy_ns + totals.busy_ns;
+    double busy = busy_of(n);
     float kv = (float)((double)n->pages_used / (double)n->totals.kv_pages / nodes);
     sample->prefill_kv += kv;
     sample->decode_kv += kv;
@@ -102,14 +106,13 @@ static void add_node(struct node *n, struct sim_sample *sample, double span)
 {
     struct cluster *c = n->cluster;
     double nodes = n->decode ? c->decodes : c->prefills;
-    double busy = n->totals.busy_ns;
+    double busy = busy_of(n);
     double bandwidth = c->scenario->network.nic.bandwidth * n->totals.nics;
     uint64_t flows = 0;
     uint64_t bytes = 0;
     double nic_busy_ns = 0;
 
     add_nics(n, &flows, &bytes, &nic_busy_ns);
-    busy += n->busy_since == HLG_TIME_NEVER ? 0 : (double)(c->now - n->busy_since);
     float nic = (float)((double)(bytes - n->bytes_sampled) / (bandwidth * span * 1e-9));
     float kv = (float)((double)n->pages_used / (double)n->totals.kv_pages / nodes);
     for (uint32_t rank = 0; n->alive && n->decode && rank < n->ranks; rank++) {

@@ -872,6 +872,7 @@ static void a_colocated_node_does_both(void **state)
     assert_near((double)(at[SIM_COMPUTED] - at[SIM_STARTED]), (double)prefill_span(&s, 1024, 0),
                 1e-3);
     assert_int_equal(at[SIM_FIRST], at[SIM_COMPUTED]);
+    assert_near(child->nodes[0].busy_ns, (double)(at[SIM_FINISHED] - at[SIM_STARTED]), 1e-9);
     assert_near((double)(at[SIM_FINISHED] - at[SIM_FIRST]),
                 decode_span(&s, 1024) + decode_span(&s, 1025), 1e-2);
     assert_int_equal(child->run.bytes_posted, 0);
