@@ -8,6 +8,7 @@
  *   cluster_setup.c   making and unmaking nodes
  *   cluster_net.c     the network's turn, and each node's
  *   cluster_request.c a request's way through routers, retries and its end
+ *   cluster_end.c     what is summed and asserted at the end
  *   cluster_fault.c   deaths, repairs, slow NICs
  *   cluster_sample.c  integrals over time and the series
  *   prefill_node.c    the modelled prefill engine
@@ -26,11 +27,12 @@
 #include <halage/pump.h>
 #include <halage/transport/simgrid.h>
 
-#define CLUSTER_FAILURES_MAX  3u /* tries after the first one */
-#define CLUSTER_RETRY_NS      (10 * HLG_NS_PER_MS)
-#define CLUSTER_HOMELESS_NS   HLG_NS_PER_S
-#define CLUSTER_TTL_NS        (600 * HLG_NS_PER_S) /* of a request, in a run with faults */
-#define CLUSTER_PROMPT_BYTES  16u
+#define CLUSTER_FAILURES_MAX   3u /* tries after the first one */
+#define CLUSTER_RETRY_NS       (10 * HLG_NS_PER_MS)
+#define CLUSTER_HOMELESS_NS    HLG_NS_PER_S
+#define CLUSTER_DIAL_NS        (100 * HLG_NS_PER_MS)
+#define CLUSTER_TTL_NS         (600 * HLG_NS_PER_S) /* of a request, in a run with faults */
+#define CLUSTER_PROMPT_BYTES   16u
 #define CLUSTER_SAMPLE_PACE_NS (10 * HLG_NS_PER_MS) /* at first */
 
 enum event_kind {
@@ -41,9 +43,9 @@ enum event_kind {
     EVENT_NEWS,       /* index: intake; its decode engine knows that it is READY */
     EVENT_TICK,       /* of the forward that runs; index: layer */
     EVENT_COMPOSE,    /* a prefill engine that ran into a limit looks again */
-    EVENT_PAGES,      /* a decode engine looks at its queues again */
     EVENT_BATCH,      /* of a decode engine */
     EVENT_DEADLINE,   /* of a pump */
+    EVENT_DIAL,       /* index: prefill node; a decode node's session with it ended */
     EVENT_FAULT,      /* index: of the scenario */
     EVENT_SAMPLE,
 };
@@ -103,7 +105,7 @@ struct intake {
     uint32_t job; /* number; HLG_NONE: it failed, and its request goes on elsewhere */
     uint32_t node;
     uint32_t rank;
-    uint32_t slot; /* of the node: context page, and number in the batch */
+    uint32_t slot;        /* of the node: context page, and number in the batch */
     uint32_t peer_target; /* of the prefill router, while its load counts there */
     bool joined;          /* it is in the batch */
     bool ready;
@@ -177,7 +179,7 @@ struct prefill_engine {
     uint32_t *works;      /* [requests_max] by index in the machine's table */
     uint32_t forward_number;
     uint32_t composing; /* number of the forward that is being composed, or 0 */
-    uint32_t running; /* index into forwards, or HLG_NONE */
+    uint32_t running;   /* index into forwards, or HLG_NONE */
     uint32_t composed;
     struct forward forwards[2];
     bool *rank_busy; /* [ranks] of the forward that runs */
@@ -190,9 +192,7 @@ struct decode_engine {
     uint32_t *intakes; /* [slots] */
     struct sim_batch *batch;
     hlg_time batch_at; /* of the EVENT_BATCH that counts */
-    uint32_t running;  /* sequences in the batch */
     bool starved;      /* of slots */
-    bool retry_armed;
 };
 
 /* What a notice says, kept until the pump's call is over. */
@@ -263,13 +263,13 @@ struct cluster {
     struct fold fold;
     uint32_t kv_pages[2]; /* of a rank */
     double step_overhead_ns;
-    double token_bytes; /* of KV, over all ranks of a decode pool */
+    uint64_t page_bytes;    /* of KV of one page, over all layers and ranks of a decode pool */
     uint64_t context_bytes; /* likewise, of a request's context */
-    void *memory;       /* never touched */
+    uint32_t slices;        /* of the plan between two nodes */
+    void *memory;           /* never touched */
     uint64_t memory_bytes;
     uint64_t *names; /* scratch: of a prompt's pages */
     uint32_t names_max;
-    uint32_t *matched; /* scratch */
     struct sim_chunk *chunks; /* scratch */
     uint32_t chunks_max;
     struct sim_rank_step *steps; /* scratch, [ranks of a prefill node] */
@@ -311,6 +311,8 @@ void cluster_limits(struct cluster *c, uint32_t kind);
 /* cluster_setup.c */
 int cluster_open(struct cluster *c, char *text, size_t capacity);
 void cluster_close(struct cluster *c);
+/* It dies: what it had is gone. */
+void cluster_stop_node(struct cluster *c, struct node *n);
 int cluster_start_node(struct cluster *c, struct node *n, char *text, size_t capacity);
 void cluster_connect(struct cluster *c, struct node *prefill, struct node *decode);
 void cluster_set_up(struct cluster *c, struct node *n);
@@ -319,8 +321,8 @@ void cluster_set_up(struct cluster *c, struct node *n);
 /* Perform the network's next happening if it is due by `limit`, or else let it be `limit`. Returns
  * whether there was one. */
 bool net_step(struct cluster *c, hlg_time limit);
-/* Nothing will ever happen by itself. */
-bool net_idle(const struct cluster *c);
+/* The same before time begins. */
+bool net_greet(struct cluster *c);
 void net_dirty(struct node *n);
 /* Give all nodes that have something to do their turn. */
 void net_turn(struct cluster *c);
@@ -372,6 +374,10 @@ void intake_unload(struct cluster *c, struct intake *intake);
 /* cluster_fault.c */
 void fault_begin(struct cluster *c);
 void fault_happen(struct cluster *c, uint32_t index);
+void fault_dial(struct cluster *c, struct node *decode, uint32_t prefill);
+
+/* cluster_end.c */
+void cluster_sum(struct cluster *c);
 
 /* cluster_sample.c */
 void sample_pages(struct node *n); /* before pages of a node change hands */
@@ -380,6 +386,9 @@ void sample_open(struct cluster *c); /* before `open` changes */
 void sample_busy(struct node *n, bool busy);
 void sample_take(struct cluster *c);
 void sample_end(struct cluster *c);
+/* Before a pump or a batch is destroyed: what it counted goes into the run. */
+void sample_stats(struct cluster *c, struct node *n);
+void sample_batch(struct cluster *c, struct node *n);
 
 static inline uint32_t cluster_kind(const struct node *n)
 {

@@ -244,7 +244,8 @@ void cluster_limits(struct cluster *c, uint32_t kind)
     limits->peers_max = c->faulty ? 4 * peers : peers;
     limits->requests_max = requests;
     limits->sources_max = 1;
-    limits->lanes_max = hlg_max_u32(hlg_layout_lanes(&c->layouts[0]), hlg_layout_lanes(&c->layouts[1]));
+    limits->lanes_max =
+        hlg_max_u32(hlg_layout_lanes(&c->layouts[0]), hlg_layout_lanes(&c->layouts[1]));
     limits->rails_max = c->scenario->network.nics_per_gpu;
     limits->slices_max = c->slices;
     limits->forwards_max = 32;

@@ -7,7 +7,7 @@
 bool net_step(struct cluster *c, hlg_time limit)
 {
     hlg_time until = limit == HLG_TIME_NEVER ? limit : hlg_time_after(c->base, limit);
-    bool happened = hlg_simgrid_step_until(c->net, until);
+    bool happened = hlg_simgrid_run(c->net, until);
     uint32_t index = 0;
 
     if (happened || limit != HLG_TIME_NEVER) {
@@ -21,7 +21,7 @@ bool net_step(struct cluster *c, hlg_time limit)
 
 bool net_greet(struct cluster *c)
 {
-    bool happened = hlg_simgrid_step_until(c->net, HLG_TIME_NEVER);
+    bool happened = hlg_simgrid_run(c->net, HLG_TIME_NEVER);
     uint32_t index = 0;
 
     while (hlg_simgrid_ready(c->net, &index)) {
@@ -117,10 +117,9 @@ static void await_deadline(struct node *n)
     at = at > c->now ? at : c->now;
     if (at < n->deadline_at) {
         n->deadline_at = at;
-        heap_put(c, (struct event){.at = at,
-                                   .kind = EVENT_DEADLINE,
-                                   .node = n->index,
-                                   .serial = n->incarnation});
+        heap_put(c,
+                 (struct event){
+                     .at = at, .kind = EVENT_DEADLINE, .node = n->index, .serial = n->incarnation});
     }
 }
 

@@ -30,9 +30,8 @@ static void await_next(struct cluster *c)
         return;
     }
     hlg_time at = hlg_time_after(w->requests[c->arrived].arrival_ns, c->shift);
-    heap_put(c, (struct event){.at = at > c->now ? at : c->now,
-                               .kind = EVENT_ARRIVE,
-                               .index = c->arrived});
+    heap_put(c, (struct event){
+                    .at = at > c->now ? at : c->now, .kind = EVENT_ARRIVE, .index = c->arrived});
 }
 
 /* In a closed loop: a user goes on to the next request after `pause`. */
@@ -164,7 +163,8 @@ void request_failed(struct cluster *c, struct job *job, uint32_t reason, hlg_tim
 {
     leave(c, job);
     cluster_trace(c, EVENT_ROUTE, job->request, reason);
-    if (++job->failures > CLUSTER_FAILURES_MAX) {
+    job->failures += reason != HLG_REASON_REJECTED; /* back-pressure is no failure */
+    if (job->failures > CLUSTER_FAILURES_MAX) {
         request_end(c, job, SIM_FAILED, reason);
         return;
     }

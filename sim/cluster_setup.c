@@ -1,3 +1,4 @@
+#define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
 /* Making and unmaking: the network, nodes with their pumps and engines, and who is connected. */
 #include "cluster_internal.h"
 
@@ -144,8 +145,8 @@ static struct hlg_place *make_places(const struct hlg_layout *layout, uint32_t *
     *count = lanes * (uint32_t)each;
     struct hlg_place *places = calloc(*count, sizeof *places);
     for (uint32_t lane = 0; places != NULL && lane < lanes; lane++) {
-        int made = hlg_places_linear(layout, lane, places + lane * (uint32_t)each, (uint32_t)each,
-                                     NULL);
+        int made =
+            hlg_places_linear(layout, lane, places + lane * (uint32_t)each, (uint32_t)each, NULL);
         HLG_ASSERT(made == each);
     }
     return places;
@@ -354,8 +355,7 @@ static int open_costs(struct cluster *c, char *text, size_t capacity)
                                            &c->scenario->decode.engine};
 
     for (uint32_t kind = 0; kind < 2; kind++) {
-        int error =
-            sim_scenario_cost(c->scenario, engines[kind], &c->costs[kind], text, capacity);
+        int error = sim_scenario_cost(c->scenario, engines[kind], &c->costs[kind], text, capacity);
         if (error == 0) {
             error = sim_scenario_kv_tokens(engines[kind], c->costs[kind], &c->run->kv_tokens[kind],
                                            text, capacity);
@@ -391,8 +391,8 @@ static int reserve(struct cluster *c, char *text, size_t capacity)
         HLG_ASSERT(places > 0);
         c->memory_bytes = bytes > c->memory_bytes ? bytes : c->memory_bytes;
     }
-    c->memory = mmap(NULL, c->memory_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE,
-                     -1, 0);
+    c->memory =
+        mmap(NULL, c->memory_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (c->memory == MAP_FAILED) {
         c->memory = NULL;
         (void)snprintf(text, capacity,

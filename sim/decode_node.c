@@ -38,11 +38,30 @@ static bool take_pages(struct node *n, struct intake *intake, uint32_t count)
         intake->page_capacity = wanted;
     }
     sample_pages(n);
-    bool taken =
-        sim_pages_take(n->pages[intake->rank], count, intake->pages + intake->page_count);
+    bool taken = sim_pages_take(n->pages[intake->rank], count, intake->pages + intake->page_count);
     sample_pages_after(n);
     intake->page_count += taken ? count : 0;
     return taken;
+}
+
+static void give_pages(struct node *n, struct intake *intake)
+{
+    sample_pages(n);
+    sim_pages_give(n->pages[intake->rank], intake->pages, intake->page_count);
+    sample_pages_after(n);
+    intake->page_count = 0;
+}
+
+/* A sequence has left the batch: the machine lets go of its pages first. */
+static void release(void *context, uint32_t rank, uint32_t sequence)
+{
+    struct node *n = context;
+    struct intake *intake = roster_at(&n->cluster->intakes, n->decoder.intakes[sequence]);
+    struct hlg_event event = {.kind = HLG_EVENT_RELEASE, .request = intake->handle};
+    int error = net_event(n, &event);
+
+    HLG_ASSERT(error == 0 && intake->rank == rank); /* it is READY */
+    give_pages(n, intake);
 }
 
 static bool grow(void *context, uint32_t rank, uint32_t sequence, uint32_t tokens)
@@ -68,6 +87,7 @@ static int open_batch(struct node *n)
                                       .draft = d->draft,
                                       .grow = d->policy == SIM_KV_GROW ? grow : NULL,
                                       .grow_tokens = d->engine.page_tokens,
+                                      .release = release,
                                       .context = n};
 
     memcpy(config.accept, d->accept, sizeof config.accept);
@@ -145,14 +165,14 @@ static void close_intake(struct node *n, struct intake *intake, bool poisoned)
     struct cluster *c = n->cluster;
 
     HLG_ASSERT(!intake->joined && intake->peer_target == HLG_NONE);
-    sample_pages(n);
     if (poisoned) {
+        sample_pages(n);
         sim_pages_poison(n->pages[intake->rank], intake->pages, intake->page_count);
+        sample_pages_after(n);
+        intake->page_count = 0;
     } else {
-        sim_pages_give(n->pages[intake->rank], intake->pages, intake->page_count);
+        give_pages(n, intake);
     }
-    sample_pages_after(n);
-    intake->page_count = 0;
     n->decoder.slots.free[n->decoder.slots.count++] = intake->slot;
     roster_give(&c->intakes, intake);
 }
@@ -230,17 +250,16 @@ static int tell_submit(struct node *n, struct intake *intake, const struct job *
     struct cluster *c = n->cluster;
     const struct hlg_layout *layout = &c->layouts[1];
     bool asks = job->tokens > 1;
-    struct hlg_event event = {
-        .kind = HLG_EVENT_SUBMIT,
-        .submit = {.source_count = asks ? 1 : 0,
-                   .pool = intake->rank,
-                   .tokens = job->tokens,
-                   .random = draw_offset(c, intake, job->request),
-                   .ttl_ns = c->faulty ? CLUSTER_TTL_NS : HLG_TIME_NEVER,
-                   .id_bytes = 8,
-                   .id = intake->prompt + 4,
-                   .prompt_bytes = CLUSTER_PROMPT_BYTES,
-                   .prompt = intake->prompt}};
+    struct hlg_event event = {.kind = HLG_EVENT_SUBMIT,
+                              .submit = {.source_count = asks ? 1 : 0,
+                                         .pool = intake->rank,
+                                         .tokens = job->tokens,
+                                         .random = draw_offset(c, intake, job->request),
+                                         .ttl_ns = c->faulty ? CLUSTER_TTL_NS : HLG_TIME_NEVER,
+                                         .id_bytes = 8,
+                                         .id = intake->prompt + 4,
+                                         .prompt_bytes = CLUSTER_PROMPT_BYTES,
+                                         .prompt = intake->prompt}};
 
     if (asks) {
         event.submit.peers[0] = n->peer_of[target % c->prefills];
@@ -387,14 +406,12 @@ static void await_batch(struct node *n)
     }
 }
 
-/* A whole request leaves the node, finished or preempted. */
-static struct job *release(struct node *n, struct intake *intake)
+/* A request that is released leaves the node, finished or preempted. */
+static struct job *leave(struct node *n, struct intake *intake)
 {
-    struct hlg_event event = {.kind = HLG_EVENT_RELEASE, .request = intake->handle};
-    int error = net_event(n, &event);
-
-    HLG_ASSERT(error == 0); /* it is READY */
     struct job *job = detach(n->cluster, intake);
+
+    intake->joined = false;
     close_intake(n, intake, false);
     return job;
 }
@@ -430,9 +447,8 @@ static void tell_spans(struct node *n, const struct job *job)
 static void finish(struct node *n, struct intake *intake)
 {
     uint32_t rank = intake->rank;
-    struct job *job = release(n, intake);
+    struct job *job = leave(n, intake);
 
-    n->totals.tokens_out += job->output;
     cluster_stamp(n->cluster, job, SIM_FINISHED, n->cluster->now);
     tell_spans(n, job);
     request_end(n->cluster, job, SIM_DONE, HLG_REASON_NONE);
@@ -455,16 +471,12 @@ static void on_batch_event(struct node *n, const struct sim_batch_event *event)
         return;
     case SIM_BATCH_FINISHED:
         record->steps += event->steps;
-        intake->joined = false;
         finish(n, intake);
         return;
     case SIM_BATCH_PREEMPTED:
         record->steps += event->steps;
-        intake->joined = false;
-        uint32_t rank = intake->rank;
-        n->totals.tokens_out += event->tokens;
-        request_preempted(c, release(n, intake), event->tokens);
-        look_again(n, rank);
+        request_preempted(c, leave(n, intake), event->tokens);
+        look_again(n, event->rank);
         return;
     }
     hlg_unreachable();
@@ -478,7 +490,6 @@ static void count_running(struct node *n)
         running += sim_batch_running(n->decoder.batch, rank);
     }
     sample_busy(n, running > 0);
-    n->decoder.running = running;
 }
 
 void decode_batch(struct node *n)
@@ -510,6 +521,7 @@ void decode_news(struct node *n, struct intake *intake)
         cluster_stamp(c, job, SIM_FIRST, c->now);
     }
     if (job->output == 0) {
+        release(n, intake->rank, intake->slot);
         finish(n, intake);
         return;
     }
@@ -541,7 +553,7 @@ static void on_ready(struct node *n, struct intake *intake, const struct hlg_not
     struct cluster *c = n->cluster;
     struct job *job = roster_at(&c->jobs, intake->job);
     uint32_t pages = request_pages(job->tokens - 1, page_tokens_of(c));
-    uint64_t planned = (uint64_t)(c->token_bytes * (double)page_tokens_of(c)) * pages;
+    uint64_t planned = c->page_bytes * pages;
 
     if (job->tokens > 1) {
         cluster_stamp(c, job, SIM_LANDED, notice->last_piece - c->base);
@@ -551,6 +563,8 @@ static void on_ready(struct node *n, struct intake *intake, const struct hlg_not
     intake->handle = notice->request;
     cluster_record(c, job)->bytes = notice->bytes;
     c->run->bytes_planned += planned;
+    c->run->bytes_landed += notice->bytes;
+    n->totals.bytes += notice->bytes;
     cluster_trace(c, EVENT_NEWS, job->request, notice->bytes);
     hlg_time dispatch_ns = c->scenario->decode.engine.dispatch_ns;
     heap_put(c, (struct event){.at = hlg_time_after(c->now, dispatch_ns),
@@ -560,18 +574,11 @@ static void on_ready(struct node *n, struct intake *intake, const struct hlg_not
                                .serial = intake->item.serial});
 }
 
-static void on_failed(struct node *n, struct intake *intake, const struct hlg_notice *notice)
+static void on_failed(struct cluster *c, struct intake *intake, const struct hlg_notice *notice)
 {
-    struct cluster *c = n->cluster;
     struct job *job = detach(c, intake);
 
-    if (notice->reason == HLG_REASON_REJECTED) {
-        job->failures--; /* wraps below 0 and back: back-pressure is no failure */
-        request_failed(c, job, notice->reason, CLUSTER_RETRY_NS);
-    } else {
-        request_failed(c, job, notice->reason, CLUSTER_RETRY_NS);
-    }
-    (void)n;
+    request_failed(c, job, notice->reason, CLUSTER_RETRY_NS);
 }
 
 void decode_letter(struct node *n, const struct letter *letter)
@@ -586,7 +593,7 @@ void decode_letter(struct node *n, const struct letter *letter)
     if (notice->kind == HLG_NOTICE_READY) {
         on_ready(n, intake, notice);
     } else if (notice->kind == HLG_NOTICE_FAILED) {
-        on_failed(n, intake, notice);
+        on_failed(n->cluster, intake, notice);
     } else if (notice->kind == HLG_NOTICE_RETURNED || notice->kind == HLG_NOTICE_POISONED) {
         close_intake(n, intake, notice->kind == HLG_NOTICE_POISONED);
         look_again(n, rank);

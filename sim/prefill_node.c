@@ -23,8 +23,7 @@ int prefill_open(struct node *n)
     e->valid = calloc(n->ranks, sizeof *e->valid);
     e->rank_busy = calloc(n->ranks, sizeof *e->rank_busy);
     e->works = calloc(c->limits[0].requests_max, sizeof *e->works);
-    if (e->queues == NULL || e->valid == NULL || e->rank_busy == NULL ||
-        e->works == NULL) {
+    if (e->queues == NULL || e->valid == NULL || e->rank_busy == NULL || e->works == NULL) {
         return -HLG_ENOMEM;
     }
     for (uint32_t rank = 0; rank < n->ranks; rank++) {
@@ -207,9 +206,8 @@ static int tell_admit(struct node *n, struct work *w, uint32_t cached_pages)
 
     for (uint32_t g = 0; g < layout->group_count; g++) {
         bool context = layout->groups[g].kind == HLG_GROUP_CONTEXT;
-        event.admit.groups[g] =
-            (struct hlg_page_list){.count = context ? 1 : w->page_count,
-                                   .pages = context ? &w->slot : w->pages};
+        event.admit.groups[g] = (struct hlg_page_list){.count = context ? 1 : w->page_count,
+                                                       .pages = context ? &w->slot : w->pages};
     }
     int error = net_event(n, &event);
     w->announced = error == 0 ? tokens : 0;
@@ -252,7 +250,7 @@ static void name_pages(struct node *n, const struct work *w, uint32_t begin, uin
     struct cluster *c = n->cluster;
     uint32_t page_tokens = c->scenario->prefill.engine.page_tokens;
     uint32_t known = request_names(c, w->request, page_tokens);
-    uint32_t first = begin / page_tokens;                     /* floor: left by the chunk before */
+    uint32_t first = begin / page_tokens;                    /* floor: left by the chunk before */
     uint32_t last = hlg_min_u32(limit / page_tokens, known); /* floor: left to the next */
 
     for (uint32_t i = first; i < last; i++) {
@@ -613,8 +611,7 @@ void prefill_letter(struct node *n, const struct letter *letter)
     if (letter->notice.kind == HLG_NOTICE_STOPPING) {
         w->stopping = true;
         pull(n, w);
-    } else if (letter->notice.kind == HLG_NOTICE_SENT ||
-               letter->notice.kind == HLG_NOTICE_FENCED) {
+    } else if (letter->notice.kind == HLG_NOTICE_SENT || letter->notice.kind == HLG_NOTICE_FENCED) {
         let_go(n, w);
         prefill_poke(n);
     }

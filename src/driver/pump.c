@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #define WRITES_PER_STEP_MAX 256u
+#define READY_PER_STEP_MAX  1024u
 #define ACTIONS_PER_STEP_MAX \
     (1u << 24) /* more than any table holds: a machine that loops is broken */
 /* A target may owe its peer the acknowledgement of the last bytes when its own request is over;
@@ -85,6 +86,9 @@ int hlg_pump_channel(struct hlg_pump *p, struct hlg_channel *channel, bool diall
     p->domains[domain].users++;
     peer->state = PUMP_PEER_LIVE;
     peer->channel = channel;
+    channel->tag = index;
+    peer->unread = true;
+    p->any_unread = true;
     peer->domain = domain;
     peer->opening = p->domains[domain].opening;
     peer->send_full = false;
@@ -209,6 +213,7 @@ static uint32_t carry_write(struct hlg_pump *p, const struct hlg_action_write *a
 static int carry_writes(struct hlg_pump *p, uint32_t lane)
 {
     struct hlg_action action;
+    bool offered = false;
     int work = 0;
 
     for (uint32_t i = 0; i < WRITES_PER_STEP_MAX; i++) {
@@ -216,9 +221,12 @@ static int carry_writes(struct hlg_pump *p, uint32_t lane)
             break;
         }
         work += carry_write(p, &action.write) > 0;
+        offered = true;
     }
-    /* What the writes brought up: a lost peer, a request that is over. */
-    pump_carry_node(p);
+    if (offered) {
+        /* What the writes brought up: a lost peer, a request that is over. */
+        pump_carry_node(p);
+    }
     return work;
 }
 
@@ -237,10 +245,65 @@ hlg_handle hlg_pump_submitted(const struct hlg_pump *p)
     return p->machine.submitted(p->machine.memory);
 }
 
+static int read_channel(struct hlg_pump *p, const struct hlg_channel *channel)
+{
+    const uint32_t peer = channel->tag;
+    const bool ours = peer < p->limits.peers_max && p->peers[peer].channel == channel;
+
+    return ours && p->peers[peer].state == PUMP_PEER_LIVE ? pump_session_read(p, peer) : 0;
+}
+
+static int read_endpoint(struct hlg_pump *p, const struct hlg_transport *t)
+{
+    const uint32_t each = p->lanes * p->rails;
+    const uint32_t domain = t->tag / each;
+
+    return domain < p->domain_count && p->domains[domain].endpoints[t->tag % each].transport == t
+               ? pump_domain_poll(p, t->tag)
+               : 0;
+}
+
+/* Look only where something is: the fabric knows of channels as well. */
+static int read_ready(struct hlg_pump *p)
+{
+    struct hlg_ready ready;
+    int work = 0;
+
+    /* What the fabric told of a channel before it was ours is lost. */
+    for (uint32_t i = 0; p->any_unread && i < p->limits.peers_max; i++) {
+        if (p->peers[i].unread && p->peers[i].state == PUMP_PEER_LIVE) {
+            work += pump_session_read(p, i);
+        }
+        p->peers[i].unread = false;
+    }
+    p->any_unread = false;
+    for (uint32_t i = 0; i < READY_PER_STEP_MAX && p->fabric->ready(p->fabric, &ready); i++) {
+        work += ready.channel != NULL ? read_channel(p, ready.channel)
+                                      : read_endpoint(p, ready.transport);
+    }
+    pump_domains_say_room(p);
+    pump_carry_node(p);
+    return work;
+}
+
+static int read_all(struct hlg_pump *p, bool due)
+{
+    const hlg_time now = hlg_pump_now(p);
+    int work = pump_sessions_read(p);
+
+    if (hlg_pump_open(p) > 0) {
+        p->linger = now + LINGER_NS;
+    }
+    if (due || now < p->linger) {
+        work += pump_domains_poll(p);
+        pump_carry_node(p);
+    }
+    return work;
+}
+
 int hlg_pump_step(struct hlg_pump *p)
 {
-    hlg_time now = hlg_pump_now(p);
-    bool due = hlg_pump_deadline(p) <= now;
+    bool due = hlg_pump_deadline(p) <= hlg_pump_now(p);
     int work = 0;
 
     if (due) {
@@ -250,15 +313,8 @@ int hlg_pump_step(struct hlg_pump *p)
         work++;
     }
     pump_carry_node(p);
-    work += pump_sessions_read(p);
-    if (hlg_pump_open(p) > 0) {
-        p->linger = now + LINGER_NS;
-    }
-    if (due || now < p->linger) {
-        work += pump_domains_poll(p);
-        pump_carry_node(p);
-    }
-    for (uint32_t lane = 0; lane < p->lanes; lane++) {
+    work += p->fabric->ready != NULL ? read_ready(p) : read_all(p, due);
+    for (uint32_t lane = 0; p->role == HLG_ROLE_PREFILL && lane < p->lanes; lane++) {
         work += carry_writes(p, lane);
     }
     return work;

@@ -28,6 +28,7 @@ static int open_endpoint(struct hlg_pump *p, uint32_t domain, uint32_t lane, uin
         return error;
     }
     *endpoint = (struct pump_endpoint){.transport = t};
+    t->tag = domain * p->lanes * p->rails + lane * p->rails + rail;
     for (uint32_t r = p->region_begin[lane]; r < p->region_begin[lane + 1]; r++) {
         error = t->ops->mem_register(t, p->regions[r].base, p->regions[r].bytes, &mems[r]);
         if (error < 0) {
@@ -160,9 +161,9 @@ void pump_domain_close(struct hlg_pump *p, uint32_t domain)
     }
 }
 
-static void say_room(struct hlg_pump *p)
+void pump_domains_say_room(struct hlg_pump *p)
 {
-    for (uint32_t i = 0; i < p->lanes * p->rails; i++) {
+    for (uint32_t i = 0; p->any_room && i < p->lanes * p->rails; i++) {
         if (p->room[i]) {
             struct hlg_event e = {.kind = HLG_EVENT_ROOM,
                                   .room = {.lane = i / p->rails, .rail = i % p->rails}};
@@ -171,26 +172,41 @@ static void say_room(struct hlg_pump *p)
             HLG_ASSERT(error == 0);
         }
     }
+    p->any_room = false;
+}
+
+int pump_domain_poll(struct hlg_pump *p, uint32_t number)
+{
+    const uint32_t domain = number / (p->lanes * p->rails);
+    const uint32_t index = number % (p->lanes * p->rails);
+    struct pump_endpoint *endpoint = &p->domains[domain].endpoints[index];
+    uint32_t count = POLL_EVENTS;
+    int work = 0;
+
+    for (uint32_t round = 0; round < POLL_ROUNDS_MAX && count == POLL_EVENTS; round++) {
+        count = poll_once(p, domain, index);
+        work += (int)count;
+    }
+    /* A transport does not say when it has room again, but only news can make it. */
+    if (endpoint->refused) {
+        endpoint->refused = false;
+        p->room[index] = true;
+        p->any_room = true;
+    }
+    return work;
 }
 
 int pump_domains_poll(struct hlg_pump *p)
 {
+    const uint32_t each = p->lanes * p->rails;
     int work = 0;
 
     for (uint32_t d = 0; d < p->domain_count; d++) {
-        for (uint32_t i = 0; p->domains[d].open && i < p->lanes * p->rails; i++) {
-            struct pump_endpoint *endpoint = &p->domains[d].endpoints[i];
-            uint32_t count = POLL_EVENTS;
-            for (uint32_t round = 0; round < POLL_ROUNDS_MAX && count == POLL_EVENTS; round++) {
-                count = poll_once(p, d, i);
-                work += (int)count;
-            }
-            /* A transport does not say when it has room again, but only progress can make it. */
-            p->room[i] = p->room[i] || endpoint->refused;
-            endpoint->refused = false;
+        for (uint32_t i = 0; p->domains[d].open && i < each; i++) {
+            work += pump_domain_poll(p, d * each + i);
         }
     }
-    say_room(p);
+    pump_domains_say_room(p);
     return work;
 }
 

@@ -58,6 +58,7 @@ struct pump_peer {
     uint32_t domain;
     uint32_t opening; /* of the domain */
     bool send_full;
+    bool unread;    /* its channel was not read yet */
     bool opened;    /* `numbers` are filled in */
     bool has_table; /* places are known: the peer's layout fits ours so far */
     uint32_t lanes; /* of the peer, from its HELLO */
@@ -98,7 +99,9 @@ struct hlg_pump {
     uint64_t scratch_bytes;
     struct hlg_message message; /* the last one received; its arrays lie in scratch */
     bool *room;                 /* [lanes * rails], while ROOM is gathered */
-    hlg_time linger;            /* endpoints are polled until then though nothing is open */
+    bool any_room;
+    bool any_unread; /* of the peers */
+    hlg_time linger; /* endpoints are polled until then though nothing is open */
     void (*notice)(void *context, const struct hlg_notice *notice);
     void (*note)(void *context, const struct hlg_note *note);
     void *context;
@@ -127,11 +130,16 @@ int pump_domain_open(struct hlg_pump *p, uint32_t domain);
 void pump_domain_close(struct hlg_pump *p, uint32_t domain);
 /* Polls every open endpoint, then says ROOM. Returns the events that there were. */
 int pump_domains_poll(struct hlg_pump *p);
+/* Polls an open endpoint, by the tag of its transport. */
+int pump_domain_poll(struct hlg_pump *p, uint32_t number);
+void pump_domains_say_room(struct hlg_pump *p);
 /* Inserts all the peer's addresses in all our endpoints of its domain. */
 int pump_domain_peer_open(struct hlg_pump *p, struct pump_peer *peer);
 
 /* pump_session.c */
 int pump_sessions_read(struct hlg_pump *p);
+/* Reads one peer's channel. */
+int pump_session_read(struct hlg_pump *p, uint32_t peer);
 /* Returns 1 when the message went, 0 when there is no room, or an error when the session is over. */
 int pump_session_send(struct hlg_pump *p, uint32_t peer, const struct hlg_message *message);
 void pump_session_end(struct hlg_pump *p, uint32_t peer, int32_t status);

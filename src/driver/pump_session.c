@@ -134,7 +134,7 @@ static bool has_room(const struct pump_peer *peer)
     return peer->channel->ops->wait_fd(peer->channel, &events) < 0 || (events & POLLOUT) == 0;
 }
 
-static int read_peer(struct hlg_pump *p, uint32_t index)
+int pump_session_read(struct hlg_pump *p, uint32_t index)
 {
     struct pump_peer *peer = &p->peers[index];
     int work = 0;
@@ -173,7 +173,7 @@ int pump_sessions_read(struct hlg_pump *p)
 
     for (uint32_t i = 0; i < p->limits.peers_max; i++) {
         if (p->peers[i].state == PUMP_PEER_LIVE) {
-            work += read_peer(p, i);
+            work += pump_session_read(p, i);
         }
     }
     return work;

@@ -233,6 +233,8 @@ void ready_put_side(struct side *s);
 /* All of it was looked at. */
 void ready_drop_endpoint(struct endpoint *e);
 void ready_drop_side(struct side *s);
+/* Whether any node has news that nobody was told of. */
+bool ready_any(const struct hlg_simgrid *sim);
 bool ready_pop(struct hlg_fabric *fabric, struct hlg_ready *ready);
 
 /* memory.c */

@@ -99,6 +99,11 @@ void ready_drop_side(struct side *s)
     drop(s->sim, s->node, side_item(s));
 }
 
+bool ready_any(const struct hlg_simgrid *sim)
+{
+    return !is_alone(sim, last_item(sim));
+}
+
 bool ready_pop(struct hlg_fabric *fabric, struct hlg_ready *ready)
 {
     const struct node *node = (const struct node *)fabric; /* fabric is the first member */

@@ -292,6 +292,23 @@ bool hlg_simgrid_step(struct hlg_simgrid *sim)
     return advance(sim, HLG_TIME_NEVER) > 0;
 }
 
+bool hlg_simgrid_run(struct hlg_simgrid *sim, hlg_time when)
+{
+    HLG_ASSERT(when >= sim->now);
+    for (;;) {
+        const bool ready = ready_any(sim);
+
+        if (ready && (sim->heap_count == 0 || sim->heap[0].time > sim->now)) {
+            return true;
+        }
+        if (advance(sim, when) == 0) {
+            break; /* none is ready: or the time would be now, and that of a happening too */
+        }
+    }
+    sim->now = when == HLG_TIME_NEVER ? sim->now : when;
+    return ready_any(sim);
+}
+
 uint64_t hlg_simgrid_advance_to(struct hlg_simgrid *sim, hlg_time when)
 {
     uint64_t count = 0;

@@ -110,6 +110,13 @@ bool hlg_simgrid_step(struct hlg_simgrid *sim);
 uint64_t hlg_simgrid_advance_to(struct hlg_simgrid *sim, hlg_time when);
 
 /*
+ * Perform happenings until a node is ready, and then the others of that instant, or until `when` >=
+ * now; then it is `when`. HLG_TIME_NEVER: until nothing is due ever. Returns whether a node is ready.
+ * A driver steps those that are, looks which deadline comes next, and calls this again.
+ */
+bool hlg_simgrid_run(struct hlg_simgrid *sim, hlg_time when);
+
+/*
  * Pop a node that has something new to look at: completions, immediates, PEER_DOWN, a frame, the end
  * of a channel, room where a write or a frame was refused, a channel just made, a `wake`. In order of
  * happening; a node is listed once at a time, and no longer when all of it has been looked at. A

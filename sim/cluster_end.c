@@ -1,0 +1,74 @@
+/* What is summed when a run is over, and what must hold then. */
+#include "cluster_internal.h"
+
+#include <string.h>
+
+/* A moment that was passed over equals the one before it. */
+static void fill_moments(struct sim_record *record)
+{
+    for (uint32_t m = 1; record->outcome == SIM_DONE && m < SIM_MOMENTS; m++) {
+        if (record->at[m] == HLG_TIME_NEVER || record->at[m] < record->at[m - 1]) {
+            record->at[m] = record->at[m - 1];
+        }
+    }
+}
+
+/* Let the network come to rest: sources still wait to hear of their last writes. */
+static void drain(struct cluster *c)
+{
+    bool idle = false;
+
+    while (!idle) {
+        net_turn(c);
+        idle = !net_step(c, HLG_TIME_NEVER);
+    }
+}
+
+/* Every page is back, no request is open, and what was posted has landed. */
+static void assert_rest(const struct cluster *c)
+{
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        const struct node *n = &c->nodes[i];
+        HLG_ASSERT(hlg_pump_open(n->pump) == 0);
+        HLG_ASSERT(hlg_pump_check(n->pump) == 0);
+        for (uint32_t rank = 0; rank < n->ranks; rank++) {
+            HLG_ASSERT(sim_pages_used(n->pages[rank]) == 0);
+            HLG_ASSERT(sim_pages_check(n->pages[rank]) == 0);
+        }
+        if (n->decode) {
+            HLG_ASSERT(sim_batch_check(n->decoder.batch) == 0);
+        }
+    }
+    HLG_ASSERT(c->jobs.used == 0 && c->intakes.used == 0 && c->works.used == 0);
+    HLG_ASSERT(hlg_simgrid_check(c->net) == 0);
+}
+
+void cluster_sum(struct cluster *c)
+{
+    struct sim_run *run = c->run;
+
+    sample_end(c);
+    run->folded = c->fold.on;
+    bool whole = c->finished == c->limit && !c->faulty;
+    if (whole) {
+        drain(c);
+        assert_rest(c);
+    }
+    for (uint32_t i = 0; i < c->limit; i++) {
+        fill_moments(&run->records[i]);
+    }
+    for (uint32_t i = 0; i < c->node_count; i++) {
+        struct node *n = &c->nodes[i];
+        if (n->pump != NULL) {
+            sample_stats(c, n);
+            hlg_pump_destroy(n->pump);
+            n->pump = NULL;
+            n->alive = false;
+        }
+        run->nodes[i] = n->totals;
+    }
+    cluster_trace(c, HLG_NONE, hlg_simgrid_trace_hash(c->net), run->end_ns);
+    run->trace_hash = c->hash;
+    HLG_ASSERT(!whole || run->bytes_posted == run->bytes_landed);
+    HLG_ASSERT(!whole || run->bytes_landed == run->bytes_planned);
+}

@@ -1,0 +1,387 @@
+/*
+ * One prefill and three decode nodes, each a pump over simgrid, with engines that follow a script: the
+ * prefiller admits each request and computes them one after the other, a forward each, whose layers
+ * tick at equal pauses; each decoder has so many requests open at a time.
+ */
+#define _GNU_SOURCE
+#include "bench.h"
+
+#include <halage/places.h>
+#include <halage/pump.h>
+#include <halage/transport/simgrid.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+
+#define OPEN_MAX     2u  /* requests of a decoder at a time */
+#define SLOTS        16u /* of the prefiller's pages: more than are ever in use */
+#define PAGES_MAX    256u
+#define STEPS_MAX    1000u
+#define LATENT_BYTES 1152u /* of a token and layer: 576 numbers of 16 bits (DeepSeek-R1) */
+
+struct node {
+    struct cluster *cluster;
+    struct hlg_pump *pump;
+    uint32_t index;
+    hlg_time deadline;
+    /* decode */
+    uint32_t open;
+    bool free[OPEN_MAX]; /* slots of pages */
+    uint32_t pages[OPEN_MAX][PAGES_MAX];
+    hlg_handle handles[OPEN_MAX];
+    hlg_handle ready[OPEN_MAX];
+    uint32_t ready_count;
+    bool up;
+};
+
+struct cluster {
+    const struct options *options;
+    struct hlg_simgrid *sim;
+    struct hlg_layout layout;
+    void *memory;
+    uint64_t memory_bytes;
+    struct node nodes[NODES];
+    uint32_t pages; /* of a request */
+    uint64_t submitted;
+    uint64_t done;
+    /* the prefiller's engine */
+    hlg_handle waiting[SLOTS];
+    uint64_t waiting_head;
+    uint64_t waiting_tail;
+    uint64_t admitted;
+    uint64_t sent;
+    bool computing;
+    uint32_t forward; /* number of the pass */
+    uint32_t layer;   /* done in it */
+    hlg_time tick;
+};
+
+static void set_layout(struct cluster *c)
+{
+    const uint32_t lanes = c->options->lanes;
+
+    c->layout = (struct hlg_layout){
+        .tp = lanes,
+        .stages = 1,
+        .pools = 1,
+        .layers = LAYERS,
+        .stage_limit = {LAYERS},
+        .rank_limit = lanes,
+        .all_reduce = 1,
+        .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
+        .group_count = 1,
+        .groups = {{.kind = HLG_GROUP_PAGED,
+                    .planes = 1,
+                    .heads = 1,
+                    .head_bytes = LATENT_BYTES * (LANES_MAX / lanes),
+                    .page_tokens = PAGE_TOKENS,
+                    .page_count = SLOTS * c->pages,
+                    .layers = {(1ull << LAYERS) - 1}}},
+    };
+}
+
+static void take_notice(void *context, const struct hlg_notice *notice)
+{
+    struct node *n = context;
+    struct cluster *c = n->cluster;
+
+    switch ((enum hlg_notice_kind)notice->kind) {
+    case HLG_NOTICE_PEER_UP:
+        n->up = true;
+        return;
+    case HLG_NOTICE_REQUESTED:
+        c->waiting[c->waiting_tail++ % SLOTS] = notice->request;
+        HLG_ASSERT(c->waiting_tail - c->waiting_head <= SLOTS);
+        return;
+    case HLG_NOTICE_SENT:
+        c->sent++;
+        return;
+    case HLG_NOTICE_READY:
+        HLG_ASSERT(n->ready_count < OPEN_MAX);
+        n->ready[n->ready_count++] = notice->request;
+        return;
+    case HLG_NOTICE_ACCEPTED:
+        return;
+    case HLG_NOTICE_PEER_REFUSED:
+    case HLG_NOTICE_PEER_DOWN:
+    case HLG_NOTICE_PEER_DRAINING:
+    case HLG_NOTICE_STOPPING:
+    case HLG_NOTICE_FENCED:
+    case HLG_NOTICE_FAILED:
+    case HLG_NOTICE_RETURNED:
+    case HLG_NOTICE_POISONED:
+        break;
+    }
+    hlg_unreachable(); /* nothing fails here */
+}
+
+static void set_limits(struct hlg_limits *limits, const struct options *options)
+{
+    hlg_limits_default(limits);
+    limits->peers_max = DECODERS;
+    limits->requests_max = 2 * SLOTS;
+    limits->lanes_max = options->lanes;
+    limits->rails_max = 1;
+    limits->slices_max = 1024;
+    limits->chunks_max = 64;
+    limits->ops_max = 4096;
+    limits->blocks_max = 64;
+    limits->window_pieces = 65536;
+    limits->turn_bytes = UINT64_MAX;
+    limits->message_bytes_max = 1u << 20;
+}
+
+static void open_node(struct cluster *c, uint32_t index)
+{
+    struct node *n = &c->nodes[index];
+    struct hlg_pump_region regions[LANES_MAX];
+    struct hlg_place places[LANES_MAX * LAYERS];
+    struct hlg_pump_config config = {.role = index == 0 ? HLG_ROLE_PREFILL : HLG_ROLE_DECODE,
+                                     .fabric = hlg_simgrid_fabric(c->sim, index),
+                                     .regions = regions,
+                                     .places = places,
+                                     .notice = take_notice,
+                                     .context = n};
+    struct hlg_limits limits;
+    char error[256];
+
+    set_limits(&limits, c->options);
+    for (uint32_t lane = 0; lane < c->options->lanes; lane++) {
+        const int count = hlg_places_linear(&c->layout, lane, places + config.place_count, LAYERS,
+                                            &c->memory_bytes);
+
+        HLG_ASSERT(count == (int)LAYERS);
+        config.place_count += (uint32_t)count;
+        regions[config.region_count++] =
+            (struct hlg_pump_region){.lane = lane, .base = c->memory, .bytes = c->memory_bytes};
+    }
+    if (index == 0) {
+        config.prefill = (struct hlg_prefill_config){
+            .limits = limits, .layout = c->layout, .rails = 1, .node = 1, .incarnation = 1};
+    } else {
+        config.decode = (struct hlg_decode_config){
+            .limits = limits, .layout = c->layout, .rails = 1, .node = index + 1, .incarnation = 1};
+    }
+    *n = (struct node){.cluster = c, .index = index};
+    for (uint32_t slot = 0; slot < OPEN_MAX; slot++) {
+        n->free[slot] = true;
+        for (uint32_t page = 0; page < c->pages; page++) {
+            n->pages[slot][page] = slot * c->pages + page;
+        }
+    }
+    HLG_ASSERT(hlg_pump_create(&config, &n->pump, error, sizeof error) == 0);
+}
+
+static void open_simulation(struct cluster *c)
+{
+    struct hlg_simgrid_config config;
+    char error[256];
+
+    hlg_simgrid_config_default(&config);
+    config.nodes = NODES;
+    config.lanes = c->options->lanes;
+    config.nic_bandwidth = NIC_BANDWIDTH * LANES_MAX / c->options->lanes;
+    config.latency_ns = LATENCY_NS;
+    config.copy_bytes = false;
+    config.domains_max = DECODERS;
+    config.peers_max = LANES_MAX;
+    config.regions_max = 1;
+    config.writes_max = 1024;
+    config.peer_writes_max = 1024;
+    config.pieces_max = 65536;
+    config.peer_pieces_max = 65536;
+    config.cq_depth = 65536;
+    HLG_ASSERT(hlg_simgrid_create(&config, &c->sim, error, sizeof error) == 0);
+}
+
+static void join(struct cluster *c, uint32_t decoder)
+{
+    struct hlg_channel *a = NULL;
+    struct hlg_channel *b = NULL;
+    uint32_t peer = 0;
+
+    HLG_ASSERT(hlg_simgrid_channel_pair(c->sim, decoder, 0, &a, &b) == 0);
+    HLG_ASSERT(hlg_pump_channel(c->nodes[decoder].pump, a, true, &peer) == 0 && peer == 0);
+    HLG_ASSERT(hlg_pump_channel(c->nodes[0].pump, b, false, &peer) == 0);
+}
+
+static void tell(struct node *n, struct hlg_event *event)
+{
+    HLG_ASSERT(hlg_pump_event(n->pump, event) == 0);
+}
+
+static void submit(struct cluster *c, struct node *n)
+{
+    uint32_t slot = 0;
+
+    while (!n->free[slot]) {
+        slot++;
+    }
+    tell(n,
+         &(struct hlg_event){.kind = HLG_EVENT_SUBMIT,
+                             .submit = {.source_count = 1,
+                                        .tokens = c->options->tokens,
+                                        .ttl_ns = HLG_TIME_NEVER / 4,
+                                        .groups = {{.count = c->pages, .pages = n->pages[slot]}}}});
+    n->handles[slot] = hlg_pump_submitted(n->pump);
+    n->free[slot] = false;
+    n->open++;
+    c->submitted++;
+}
+
+static bool decode_turn(struct cluster *c, struct node *n)
+{
+    bool work = false;
+
+    for (uint32_t i = 0; i < n->ready_count; i++) {
+        for (uint32_t slot = 0; slot < OPEN_MAX; slot++) {
+            n->free[slot] = n->free[slot] || n->handles[slot] == n->ready[i];
+        }
+        tell(n, &(struct hlg_event){.kind = HLG_EVENT_RELEASE, .request = n->ready[i]});
+        n->open--;
+        c->done++;
+        work = true;
+    }
+    n->ready_count = 0;
+    while (n->up && n->open < OPEN_MAX && c->submitted < c->options->requests) {
+        submit(c, n);
+        work = true;
+    }
+    return work;
+}
+
+static void admit(struct cluster *c, struct node *n, hlg_handle request)
+{
+    uint32_t pages[PAGES_MAX];
+
+    for (uint32_t page = 0; page < c->pages; page++) {
+        pages[page] = (uint32_t)(c->admitted % SLOTS) * c->pages + page;
+    }
+    c->admitted++;
+    HLG_ASSERT(c->admitted - c->sent <= SLOTS);
+    tell(n, &(struct hlg_event){
+                .kind = HLG_EVENT_ADMIT,
+                .admit = {.request = request, .groups = {{.count = c->pages, .pages = pages}}}});
+}
+
+static void begin_forward(struct cluster *c, struct node *n)
+{
+    const hlg_handle request = c->waiting[c->waiting_head++ % SLOTS];
+
+    admit(c, n, request);
+    c->computing = true;
+    c->forward = c->forward % 0xffffffu + 1;
+    c->layer = 0;
+    c->tick = hlg_simgrid_now(c->sim) + c->options->tick_ns;
+    tell(n, &(struct hlg_event){.kind = HLG_EVENT_CHUNK,
+                                .chunk = {.request = request,
+                                          .forward = c->forward,
+                                          .token_count = c->options->tokens - 1}});
+}
+
+static bool prefill_turn(struct cluster *c, struct node *n)
+{
+    bool work = false;
+
+    if (c->computing && hlg_simgrid_now(c->sim) >= c->tick) {
+        c->layer++;
+        c->tick += c->options->tick_ns;
+        tell(n, &(struct hlg_event){.kind = HLG_EVENT_LAYER,
+                                    .layer = {.value = c->forward << 8 | c->layer}});
+        work = true;
+    }
+    if (c->computing && c->layer == LAYERS) {
+        c->computing = false;
+        tell(n, &(struct hlg_event){.kind = HLG_EVENT_FORWARD_END, .forward = c->forward});
+    }
+    if (!c->computing && c->waiting_head < c->waiting_tail) {
+        begin_forward(c, n);
+        work = true;
+    }
+    return work;
+}
+
+static void step(struct cluster *c, struct node *n)
+{
+    uint32_t steps = 0;
+    bool more;
+
+    do {
+        more = hlg_pump_step(n->pump) > 0;
+        more = (n->index == 0 ? prefill_turn(c, n) : decode_turn(c, n)) || more;
+        HLG_ASSERT(++steps < STEPS_MAX);
+    } while (more);
+    n->deadline = hlg_pump_deadline(n->pump);
+}
+
+static hlg_time next_deadline(const struct cluster *c)
+{
+    hlg_time when = c->computing ? c->tick : HLG_TIME_NEVER;
+
+    for (uint32_t i = 0; i < NODES; i++) {
+        when = hlg_min_time(when, c->nodes[i].deadline);
+    }
+    return when;
+}
+
+static void turn(struct cluster *c)
+{
+    const hlg_time when = next_deadline(c);
+    uint32_t node;
+
+    if (!hlg_simgrid_run(c->sim, when > hlg_simgrid_now(c->sim) ? when : hlg_simgrid_now(c->sim))) {
+        for (uint32_t i = 0; i < NODES; i++) {
+            if (c->nodes[i].deadline <= when || (i == 0 && c->computing && c->tick <= when)) {
+                step(c, &c->nodes[i]);
+            }
+        }
+    }
+    while (hlg_simgrid_ready(c->sim, &node)) {
+        step(c, &c->nodes[node]);
+    }
+}
+
+static void close_all(struct cluster *c, struct outcome *outcome)
+{
+    struct hlg_pump_stats stats;
+
+    hlg_pump_stats(c->nodes[0].pump, &stats);
+    HLG_ASSERT(stats.pieces_failed == 0 && stats.pieces_done == stats.pieces_posted);
+    HLG_ASSERT(stats.pieces_done == c->done * c->pages * LAYERS * c->options->lanes);
+    outcome->flows = c->done * LAYERS * c->options->lanes;
+    outcome->ended = hlg_simgrid_now(c->sim);
+    outcome->hash = hlg_simgrid_trace_hash(c->sim);
+    for (uint32_t i = 0; i < NODES; i++) {
+        hlg_pump_destroy(c->nodes[i].pump);
+    }
+    hlg_simgrid_destroy(c->sim);
+    HLG_ASSERT(munmap(c->memory, c->memory_bytes) == 0);
+}
+
+void cluster_run(const struct options *options, struct tape *tape, struct outcome *outcome)
+{
+    static struct cluster c;
+
+    c = (struct cluster){.options = options,
+                         .pages = hlg_div_ceil(options->tokens - 1, PAGE_TOKENS)};
+    HLG_ASSERT(c.pages <= PAGES_MAX);
+    set_layout(&c);
+    HLG_ASSERT(hlg_places_linear(&c.layout, 0, NULL, 0, &c.memory_bytes) == (int)LAYERS);
+    /* Never touched, and shared by all nodes and lanes: addresses are all that is wanted. */
+    c.memory =
+        mmap(NULL, c.memory_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    HLG_ASSERT(c.memory != MAP_FAILED);
+    open_simulation(&c);
+    for (uint32_t i = 0; i < NODES; i++) {
+        if (tape != NULL) {
+            tape_attach(tape, hlg_simgrid_fabric(c.sim, i), i * options->lanes);
+        }
+        open_node(&c, i);
+    }
+    for (uint32_t i = 1; i < NODES; i++) {
+        join(&c, i);
+    }
+    while (c.done < options->requests || c.sent < options->requests) {
+        turn(&c);
+    }
+    close_all(&c, outcome);
+}
