@@ -718,6 +718,7 @@ static void visit_limits(struct visit *v, struct hlg_limits *l)
     visit_u32(v, "prompt_bytes_max", &l->prompt_bytes_max);
     visit_u32(v, "message_bytes_max", &l->message_bytes_max);
     visit_u32(v, "window_pieces", &l->window_pieces);
+    visit_u64(v, "turn_bytes", &l->turn_bytes);
     visit_u64(v, "lease_ns", &l->lease_ns);
     visit_u64(v, "heartbeat_ns", &l->heartbeat_ns);
     visit_u64(v, "fence_ns", &l->fence_ns);
