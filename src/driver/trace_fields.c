@@ -705,6 +705,8 @@ void visit_result(struct visit *v, int32_t *result)
 
 static void visit_limits(struct visit *v, struct hlg_limits *l)
 {
+    _Static_assert(sizeof *l == 13 * sizeof(uint32_t) + 4 + 4 * sizeof(uint64_t),
+                   "a new limit belongs below");
     visit_u32(v, "peers_max", &l->peers_max);
     visit_u32(v, "requests_max", &l->requests_max);
     visit_u32(v, "sources_max", &l->sources_max);
