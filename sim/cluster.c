@@ -42,8 +42,10 @@ void cluster_span(struct cluster *c, const struct sim_span *span)
 void cluster_tell_spans(struct cluster *c, const struct job *job, uint32_t node)
 {
     const struct sim_record *record = cluster_record(c, job);
-    struct sim_span span = {
-        .node = node, .track = 2, .request = job->request, .value = record->prompt_tokens};
+    struct sim_span span = {.node = node,
+                            .track = 2 + job->item.number, /* open requests have different ones */
+                            .request = job->request,
+                            .value = record->prompt_tokens};
     hlg_time begin = record->at[SIM_ARRIVED];
 
     if (c->options->span == NULL) {

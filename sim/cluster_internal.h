@@ -342,6 +342,7 @@ void cluster_close(struct cluster *c);
 /* It dies: what it had is gone. */
 void cluster_stop_node(struct cluster *c, struct node *n);
 int cluster_start_node(struct cluster *c, struct node *n, char *text, size_t capacity);
+void cluster_dial_later(struct cluster *c, struct node *decode, uint32_t prefill);
 void cluster_connect(struct cluster *c, struct node *prefill, struct node *decode);
 void cluster_set_up(struct cluster *c, struct node *n);
 

@@ -60,11 +60,7 @@ static void on_down(struct node *n, uint32_t peer, uint32_t other)
     n->peer_of[other] = HLG_NONE;
     n->peer_up[other] = false;
     if (n->decode) {
-        heap_put(c, (struct event){.at = c->now + CLUSTER_DIAL_NS,
-                                   .kind = EVENT_DIAL,
-                                   .node = n->index,
-                                   .index = other,
-                                   .serial = n->incarnation});
+        cluster_dial_later(c, n, other);
     }
 }
 

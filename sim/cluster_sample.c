@@ -33,10 +33,26 @@ void sample_busy(struct node *n, bool busy)
 
 /* ---- the series --------------------------------------------------------------------------- */
 
+/* Shares since the sample before are of both halves: dropping one would leave means of half the time. The
+ * busiest NIC may be another one in each half; then its share is an upper bound. */
+static struct sim_sample join(const struct sim_sample *first, const struct sim_sample *second)
+{
+    struct sim_sample both = *second;
+
+    both.prefill_busy = (first->prefill_busy + second->prefill_busy) / 2;
+    both.nic_out = (first->nic_out + second->nic_out) / 2;
+    both.nic_out_max = (first->nic_out_max + second->nic_out_max) / 2;
+    both.nic_in = (first->nic_in + second->nic_in) / 2;
+    both.nic_in_max = (first->nic_in_max + second->nic_in_max) / 2;
+    return both;
+}
+
 static void halve(struct cluster *c)
 {
+    struct sim_sample *series = c->run->series;
+
     for (uint32_t i = 0; i < SIM_SERIES_MAX / 2; i++) {
-        c->run->series[i] = c->run->series[2 * i + 1];
+        series[i] = join(&series[2 * i], &series[2 * i + 1]);
     }
     c->run->series_count = SIM_SERIES_MAX / 2;
     c->pace *= 2;
@@ -60,21 +76,25 @@ static void add_nics(const struct node *n, uint64_t *flows, uint64_t *bytes, dou
     }
 }
 
+/* Time with a forward or step running, up to now. */
+static double busy_of(const struct node *n)
+{
+    hlg_time running = n->busy_since == HLG_TIME_NEVER ? 0 : n->cluster->now - n->busy_since;
+
+    return n->totals.busy_ns + (double)running;
+}
+
 static void add_mixed(struct node *n, struct sim_sample *sample, double span)
 {
     struct cluster *c = n->cluster;
-    struct sim_mixed_totals totals = {0};
     double nodes = c->prefills;
 
     for (uint32_t rank = 0; n->alive && rank < n->ranks; rank++) {
         sample->prefill_queue += sim_mixed_waiting(n->mixed.mixed, rank);
         sample->decode_running += sim_mixed_running(n->mixed.mixed, rank);
     }
-    if (n->alive) {
-        sim_mixed_totals(n->mixed.mixed, &totals);
-    }
     sample->prefill_queue += n->mixed.queue.count;
-    double busy = n->totals.busy_ns + totals.busy_ns;
+    double busy = busy_of(n);
     float kv = (float)((double)n->pages_used / (double)n->totals.kv_pages / nodes);
     sample->prefill_kv += kv;
     sample->decode_kv += kv;
@@ -86,14 +106,13 @@ static void add_node(struct node *n, struct sim_sample *sample, double span)
 {
     struct cluster *c = n->cluster;
     double nodes = n->decode ? c->decodes : c->prefills;
-    double busy = n->totals.busy_ns;
+    double busy = busy_of(n);
     double bandwidth = c->scenario->network.nic.bandwidth * n->totals.nics;
     uint64_t flows = 0;
     uint64_t bytes = 0;
     double nic_busy_ns = 0;
 
     add_nics(n, &flows, &bytes, &nic_busy_ns);
-    busy += n->busy_since == HLG_TIME_NEVER ? 0 : (double)(c->now - n->busy_since);
     float nic = (float)((double)(bytes - n->bytes_sampled) / (bandwidth * span * 1e-9));
     float kv = (float)((double)n->pages_used / (double)n->totals.kv_pages / nodes);
     for (uint32_t rank = 0; n->alive && n->decode && rank < n->ranks; rank++) {

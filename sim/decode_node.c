@@ -576,6 +576,13 @@ static void on_ready(struct node *n, struct intake *intake, const struct hlg_not
     if (job->tokens > 1) {
         cluster_stamp(c, job, SIM_LANDED, notice->last_piece - c->base);
         planned += c->context_bytes;
+        cluster_span(c, &(struct sim_span){.name = "transfer",
+                                           .node = n->index,
+                                           .track = 1,
+                                           .request = job->request,
+                                           .begin = notice->first_piece - c->base,
+                                           .end = notice->last_piece - c->base,
+                                           .value = notice->bytes});
     }
     intake->ready = true;
     intake->handle = notice->request;

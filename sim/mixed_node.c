@@ -285,10 +285,13 @@ void mixed_advance(struct node *n)
             on_event(n, &events[i]);
         }
     }
+    uint32_t busy = 0;
     n->pages_used = 0;
     for (uint32_t rank = 0; rank < n->ranks; rank++) {
         n->pages_used += sim_mixed_pages_used(n->mixed.mixed, rank);
+        busy += sim_mixed_computing(n->mixed.mixed, rank) + sim_mixed_running(n->mixed.mixed, rank);
     }
+    sample_busy(n, busy > 0); /* the engine's own sum is of whole plans, too coarse for samples */
     await(n);
 }
 
@@ -300,7 +303,6 @@ void mixed_sum(struct node *n)
     sim_mixed_totals(n->mixed.mixed, &totals);
     sim_mixed_gaps(n->mixed.mixed, &gaps);
     sim_gaps_merge(&n->cluster->run->gaps, &gaps);
-    n->totals.busy_ns += totals.busy_ns;
     n->totals.forwards += totals.steps;
     n->totals.tokens_in += totals.tokens_in;
     n->totals.tokens_out += totals.tokens_out;
@@ -312,6 +314,7 @@ void mixed_stop(struct node *n)
 
     mixed_sum(n);
     sample_pages(n);
+    sample_busy(n, false);
     n->pages_used = 0;
     n->alive = false;
     n->incarnation++;

