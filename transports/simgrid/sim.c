@@ -257,7 +257,8 @@ static void perform(struct hlg_simgrid *sim, const struct happening *h)
 
 void sim_sync(struct hlg_simgrid *sim)
 {
-    if (sim->flows == 0) {
+    /* In the nanosecond in which the last flow ended its unrounded end still counts. */
+    if (sim->flows == 0 && engine_time(sim) != sim->now) {
         sim->engine_seconds = sgx_now();
         sim->engine_start = sim->now;
     } else {
