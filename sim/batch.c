@@ -7,6 +7,8 @@
 /* A sequence that waits. */
 struct entry {
     hlg_time joined;
+    uint64_t serial; /* order of joining */
+    hlg_time last_ns;
     uint64_t stream;
     uint32_t sequence;
     uint32_t context;
@@ -29,6 +31,8 @@ struct sim_batch {
     struct queue *queues; /* [ranks] */
     hlg_time now;         /* of the latest call */
     hlg_time boundary;    /* where the next plan begins */
+    hlg_time left;        /* when one has left last */
+    uint64_t serial;
     struct sim_batch_event *events;
     uint32_t event_begin; /* given so far */
     uint32_t event_count;
@@ -139,17 +143,32 @@ static uint32_t pop(struct sim_batch *batch, uint32_t rank)
 int sim_batch_join(struct sim_batch *batch, hlg_time now, uint32_t rank, uint32_t sequence,
                    uint64_t stream, uint32_t context, uint32_t output_tokens)
 {
+    return sim_batch_resume(batch, now, rank, sequence, stream, context, output_tokens,
+                            HLG_TIME_NEVER);
+}
+
+int sim_batch_resume(struct sim_batch *batch, hlg_time now, uint32_t rank, uint32_t sequence,
+                     uint64_t stream, uint32_t context, uint32_t output_tokens, hlg_time last_ns)
+{
     struct queue *queue = &batch->queues[rank];
     uint32_t index = batch->unused;
 
     HLG_ASSERT(rank < batch->config.ranks && now >= batch->now);
     HLG_ASSERT(output_tokens != 0 && output_tokens <= HLG_TOKENS_MAX);
+    HLG_ASSERT(last_ns <= now || last_ns == HLG_TIME_NEVER);
     if (batch->waiting_count + sim_steps_count(batch->steps) >= batch->config.waiting_max) {
         return -HLG_ELIMIT;
     }
     batch->now = now;
     batch->unused = batch->entries[index].next;
-    batch->entries[index] = (struct entry){now, stream, sequence, context, output_tokens, HLG_NONE};
+    batch->entries[index] = (struct entry){.joined = now,
+                                           .serial = batch->serial++,
+                                           .last_ns = last_ns,
+                                           .stream = stream,
+                                           .sequence = sequence,
+                                           .context = context,
+                                           .output = output_tokens,
+                                           .next = HLG_NONE};
     if (queue->tail != HLG_NONE) {
         batch->entries[queue->tail].next = index;
     } else {
@@ -178,7 +197,7 @@ static hlg_time wake_time(const struct sim_batch *batch)
             wake = hlg_min_time(wake, batch->entries[batch->queues[r].head].joined);
         }
     }
-    return wake;
+    return wake < batch->left ? batch->left : wake; /* a step under way ends first */
 }
 
 /* When something happens next, and at which boundary of the plan. */
@@ -227,22 +246,29 @@ static bool settle_growth(struct sim_batch *batch)
     return gone;
 }
 
-/* Let in who waits and has a slot. Returns whether any were. */
+/* Let in the one that has waited longest of those that have a slot. Returns whether there was one. One at
+ * a time, so that it is all the same whether others came before the batch was advanced or after. */
 static bool admit(struct sim_batch *batch)
 {
-    bool admitted = false;
+    const struct entry *first = NULL;
+    uint32_t rank = 0;
 
     for (uint32_t r = 0; batch->waiting_count != 0 && r < batch->config.ranks; r++) {
-        while (has_slot(batch, r) &&
-               batch->entries[batch->queues[r].head].joined <= batch->boundary) {
-            const struct entry *entry = &batch->entries[pop(batch, r)];
+        const struct entry *head = &batch->entries[batch->queues[r].head];
 
-            (void)sim_steps_add(batch->steps, r, entry->sequence, entry->stream, 0, entry->context,
-                                entry->output, HLG_TIME_NEVER);
-            admitted = true;
+        if (has_slot(batch, r) && head->joined <= batch->boundary &&
+            (first == NULL || head->serial < first->serial)) {
+            first = head;
+            rank = r;
         }
     }
-    return admitted;
+    if (first == NULL) {
+        return false;
+    }
+    (void)pop(batch, rank);
+    (void)sim_steps_add(batch->steps, rank, first->sequence, first->stream, 0, first->context,
+                        first->output, first->last_ns);
+    return true;
 }
 
 static void announce(struct sim_batch *batch)
@@ -396,6 +422,7 @@ void sim_batch_leave(struct sim_batch *batch, hlg_time now, uint32_t sequence)
 
     HLG_ASSERT(now >= batch->now);
     batch->now = now;
+    batch->left = now;
     if (leave_queue(batch, sequence)) {
         return;
     }

@@ -79,6 +79,11 @@ void sim_batch_destroy(struct sim_batch *batch);
 int sim_batch_join(struct sim_batch *batch, hlg_time now, uint32_t rank, uint32_t sequence,
                    uint64_t stream, uint32_t context, uint32_t output_tokens);
 
+/* The same for a request whose last token came out elsewhere at `last_ns` <= now: from the prefill node, or
+ * before it was preempted. The gap from it to the first token here is counted; events are the same. */
+int sim_batch_resume(struct sim_batch *batch, hlg_time now, uint32_t rank, uint32_t sequence,
+                     uint64_t stream, uint32_t context, uint32_t output_tokens, hlg_time last_ns);
+
 /* A sequence leaves at `now` (its node fails, its user goes), and nothing more is said of it; a step under
  * way ends as it would have. Events before `now` must have been taken. Nothing happens if it is not in the
  * batch. O(sequences). */

@@ -39,6 +39,35 @@ void cluster_span(struct cluster *c, const struct sim_span *span)
     }
 }
 
+void cluster_tell_spans(struct cluster *c, const struct job *job, uint32_t node)
+{
+    const struct sim_record *record = cluster_record(c, job);
+    struct sim_span span = {.node = node,
+                            .track = 2 + job->item.number, /* open requests have different ones */
+                            .request = job->request,
+                            .value = record->prompt_tokens};
+    hlg_time begin = record->at[SIM_ARRIVED];
+
+    if (c->options->span == NULL) {
+        return;
+    }
+    for (uint32_t part = 0; part < SIM_TTFT_PARTS; part++) {
+        hlg_time end = record->at[part + 1];
+        if (part + 1 <= SIM_FIRST && end != HLG_TIME_NEVER && end > begin) {
+            span.name = sim_part_name(part);
+            span.begin = begin;
+            span.end = end;
+            c->options->span(c->options->context, &span);
+            begin = end;
+        }
+    }
+    span.name = "decode";
+    span.begin = record->at[SIM_FIRST];
+    span.end = c->now;
+    span.value = record->output_tokens;
+    c->options->span(c->options->context, &span);
+}
+
 /* ---- the loop ----------------------------------------------------------------------------- */
 
 static void on_job(struct cluster *c, const struct event *event)
@@ -48,8 +77,8 @@ static void on_job(struct cluster *c, const struct event *event)
     if (job == NULL) {
         return;
     }
-    if (event->kind == EVENT_INGESTED) {
-        request_ingested(c, job);
+    if (event->kind == EVENT_QUEUED) {
+        mixed_queued(c, job);
     } else {
         request_route(c, job);
     }
@@ -75,6 +104,11 @@ static void on_node(struct cluster *c, const struct event *event)
             decode_batch(n);
         }
         return;
+    case EVENT_MIXED:
+        if (event->at == n->mixed.at) {
+            mixed_advance(n);
+        }
+        return;
     case EVENT_DEADLINE:
         if (event->at == n->deadline_at) {
             n->deadline_at = HLG_TIME_NEVER;
@@ -87,6 +121,7 @@ static void on_node(struct cluster *c, const struct event *event)
     case EVENT_ARRIVE:
     case EVENT_INGESTED:
     case EVENT_ROUTE:
+    case EVENT_QUEUED:
     case EVENT_DISPATCHED:
     case EVENT_NEWS:
     case EVENT_FAULT:
@@ -107,6 +142,7 @@ static void on_event(struct cluster *c, const struct event *event)
         return;
     case EVENT_INGESTED:
     case EVENT_ROUTE:
+    case EVENT_QUEUED:
         on_job(c, event);
         return;
     case EVENT_DISPATCHED:
@@ -130,6 +166,7 @@ static void on_event(struct cluster *c, const struct event *event)
     case EVENT_TICK:
     case EVENT_COMPOSE:
     case EVENT_BATCH:
+    case EVENT_MIXED:
     case EVENT_DEADLINE:
     case EVENT_DIAL:
         on_node(c, event);
@@ -225,6 +262,12 @@ static int check_input(const struct cluster *c, char *text, size_t capacity)
     }
     for (uint32_t i = 0; i < s->fault_count; i++) {
         const struct sim_fault *fault = &s->faults[i];
+        if (c->colocated && (fault->kind == SIM_FAULT_SLOW || fault->kind == SIM_FAULT_LINK)) {
+            (void)snprintf(text, capacity,
+                           "faults[%u]: co-located nodes have no network; write kill or restart",
+                           i);
+            return -HLG_EINVAL;
+        }
         if (fault->node >= (fault->decode ? c->decodes : c->prefills)) {
             (void)snprintf(text, capacity, "faults[%u].node: %u: there are fewer nodes", i,
                            fault->node);
@@ -252,6 +295,7 @@ int sim_run(const struct sim_scenario *scenario, const struct sim_workload *work
             const struct sim_run_options *options, struct sim_run *run, char *text, size_t capacity)
 {
     static const struct sim_run_options none = {0};
+    const bool colocated = scenario->serving == SIM_SERVING_COLOCATED;
     struct cluster *c = calloc(1, sizeof *c);
 
     if (c == NULL) {
@@ -266,8 +310,13 @@ int sim_run(const struct sim_scenario *scenario, const struct sim_workload *work
                           .jobs = {.free_head = HLG_NONE, .bytes = sizeof(struct job)},
                           .intakes = {.free_head = HLG_NONE, .bytes = sizeof(struct intake)},
                           .works = {.free_head = HLG_NONE, .bytes = sizeof(struct work)},
-                          .prefills = scenario->prefill.nodes,
-                          .decodes = scenario->decode.nodes,
+                          .colocated = colocated,
+                          .prefills =
+                              colocated ? scenario->colocated.nodes : scenario->prefill.nodes,
+                          .decodes = colocated ? 0 : scenario->decode.nodes,
+                          .last_token = colocated || scenario->decode.last_token,
+                          .ingest_ns = colocated ? scenario->colocated.engine.ingest_ns
+                                                 : scenario->decode.engine.ingest_ns,
                           .limit = workload->count,
                           .faulty = scenario->fault_count > 0,
                           .hash = 0xcbf29ce484222325ull};
@@ -280,7 +329,7 @@ int sim_run(const struct sim_scenario *scenario, const struct sim_workload *work
         error = take_memory(c, text, capacity);
     }
     if (error == 0) {
-        error = cluster_open(c, text, capacity);
+        error = colocated ? mixed_open(c, text, capacity) : cluster_open(c, text, capacity);
     }
     if (error == 0) {
         begin(c);

@@ -88,6 +88,17 @@ struct sim_run_options {
  * Run. At the end conservation is asserted: Little's law, tokens, bytes landed = bytes planned, all
  * pages back, machines' own checks; a broken one ends the process with the sentence.
  *
+ * scenario  one that sim_scenario_check() took
+ * options   may be NULL
+ *
+ * The decode node has pages for a request before it asks a prefill node; a prefill node is asked for no
+ * more requests than its requests_max. A request whose attempt fails (a node died, its time ran out) goes
+ * through the routers again, 3 times, from its beginning; one that is preempted goes on with what it had
+ * said. Routers hear at once of nodes that die, and of sessions.
+ *
+ * Cost: some 2.5 us for each request and layer that it crosses, set-up aside, which grows with pairs of
+ * nodes.
+ *
  * Returns 0 with *run (release with sim_run_fini()), -HLG_EINVAL, -HLG_ENOMEM or -HLG_EIO with `text`
  * [capacity] a sentence.
  */
@@ -95,5 +106,14 @@ int sim_run(const struct sim_scenario *scenario, const struct sim_workload *work
             const struct sim_run_options *options, struct sim_run *run, char *text,
             size_t capacity);
 void sim_run_fini(struct sim_run *run);
+
+/*
+ * Whether the ranks of each node of a disaggregated scenario can be simulated as one.
+ *
+ * kv_tokens  as sim_scenario_check() gives them
+ *
+ * Returns NULL if that is exact, or why not, for the end of a sentence.
+ */
+const char *sim_fold_obstacle(const struct sim_scenario *scenario, const uint64_t kv_tokens[2]);
 
 #endif

@@ -9,9 +9,24 @@ void fault_begin(struct cluster *c)
     }
 }
 
+/* The router's view of a co-located node. */
+static void mixed_set_up(struct node *n, bool up)
+{
+    struct cluster *c = n->cluster;
+
+    for (uint32_t rank = 0; rank < n->ranks; rank++) {
+        sim_router_set_up(c->routers[0], rank * c->prefills + n->number, up);
+    }
+}
+
 static void kill_node(struct cluster *c, struct node *n)
 {
     if (!n->alive) {
+        return;
+    }
+    if (c->colocated) {
+        mixed_set_up(n, false);
+        mixed_stop(n);
         return;
     }
     hlg_simgrid_kill(c->net, n->index);
@@ -26,9 +41,15 @@ static void restart(struct cluster *c, struct node *n)
     if (n->alive) {
         return;
     }
+    if (c->colocated) {
+        int made = mixed_start(n, text, sizeof text);
+        HLG_ASSERT(made == 0); /* it could be started before */
+        mixed_set_up(n, true);
+        return;
+    }
     hlg_simgrid_restart(c->net, n->index);
     int error = cluster_start_node(c, n, text, sizeof text);
-    HLG_ASSERT(error == 0); /* it could be started before */
+    HLG_ASSERT(error == 0); /* likewise */
     for (uint32_t i = 0; i < (n->decode ? c->prefills : c->decodes); i++) {
         struct node *other = n->decode ? &c->nodes[i] : cluster_decode_node(c, i);
         if (other->alive) {

@@ -13,6 +13,7 @@
  *   cluster_sample.c  integrals over time and the series
  *   prefill_node.c    the modelled prefill engine
  *   decode_node.c     the modelled decode engine
+ *   mixed_node.c      co-located nodes, which need no network
  *
  * Times in here count from the start of the run; the network's own clock is `base` ahead.
  */
@@ -21,6 +22,7 @@
 
 #include "batch.h"
 #include "cluster.h"
+#include "mixed.h"
 #include "pages.h"
 #include "router.h"
 
@@ -29,7 +31,8 @@
 
 #define CLUSTER_FAILURES_MAX   3u /* tries after the first one */
 #define CLUSTER_RETRY_NS       (10 * HLG_NS_PER_MS)
-#define CLUSTER_HOMELESS_NS    HLG_NS_PER_S
+#define CLUSTER_PATIENCE       10u /* each failure makes the next pause so many times as long */
+#define CLUSTER_HOMELESS_NS    (100 * HLG_NS_PER_MS)
 #define CLUSTER_DIAL_NS        (100 * HLG_NS_PER_MS)
 #define CLUSTER_TTL_NS         (600 * HLG_NS_PER_S) /* of a request, in a run with faults */
 #define CLUSTER_PROMPT_BYTES   16u
@@ -44,6 +47,8 @@ enum event_kind {
     EVENT_TICK,       /* of the forward that runs; index: layer */
     EVENT_COMPOSE,    /* a prefill engine that ran into a limit looks again */
     EVENT_BATCH,      /* of a decode engine */
+    EVENT_MIXED,      /* of a co-located node */
+    EVENT_QUEUED,     /* index: job; its co-located engine has it */
     EVENT_DEADLINE,   /* of a pump */
     EVENT_DIAL,       /* index: prefill node; a decode node's session with it ended */
     EVENT_FAULT,      /* index: of the scenario */
@@ -93,10 +98,12 @@ struct job {
     uint32_t output; /* tokens that this attempt is to make */
     uint32_t made;   /* by earlier ones */
     uint32_t failures;
-    uint32_t node; /* decode node, or HLG_NONE */
+    uint32_t node; /* decode or co-located node, or HLG_NONE */
     uint32_t rank;
     uint32_t intake; /* number, or HLG_NONE */
     bool queued;
+    uint64_t *names; /* co-located: of its pages, until it leaves */
+    uint32_t names_max;
 };
 
 /* One SUBMIT of a decode engine, until its pages are back. */
@@ -107,12 +114,14 @@ struct intake {
     uint32_t rank;
     uint32_t slot;        /* of the node: context page, and number in the batch */
     uint32_t peer_target; /* of the prefill router, while its load counts there */
+    uint32_t flying;      /* prefill node that has not got its REQUEST yet, or HLG_NONE */
     bool joined;          /* it is in the batch */
     bool ready;
     hlg_handle handle;
     uint32_t *pages;
     uint32_t page_count;
     uint32_t page_capacity;
+    uint32_t room; /* tokens that the batch knows of */
     uint8_t prompt[CLUSTER_PROMPT_BYTES];
 };
 
@@ -182,6 +191,8 @@ struct prefill_engine {
     uint32_t running;   /* index into forwards, or HLG_NONE */
     uint32_t composed;
     struct forward forwards[2];
+    uint32_t open; /* requests that it has, or that are on their way to it */
+    bool full;
     bool *rank_busy; /* [ranks] of the forward that runs */
     bool retry_armed;
 };
@@ -193,6 +204,14 @@ struct decode_engine {
     struct sim_batch *batch;
     hlg_time batch_at; /* of the EVENT_BATCH that counts */
     bool starved;      /* of slots */
+    bool blocked;      /* all prefill nodes have as many requests as they take */
+};
+
+struct mixed_node {
+    struct sim_mixed *mixed;
+    struct queue queue; /* jobs beyond requests_max */
+    uint32_t open;      /* others */
+    hlg_time at;        /* of the EVENT_MIXED that counts */
 };
 
 /* What a notice says, kept until the pump's call is over. */
@@ -225,10 +244,11 @@ struct node {
     hlg_time pages_since;
     hlg_time busy_since; /* HLG_TIME_NEVER: idle */
     double busy_sampled; /* at the last sample */
-    double bytes_sampled;
+    uint64_t bytes_sampled;
     struct sim_node_totals totals;
     struct prefill_engine prefill;
     struct decode_engine decoder;
+    struct mixed_node mixed;
 };
 
 struct fold {
@@ -268,8 +288,11 @@ struct cluster {
     uint32_t slices;        /* of the plan between two nodes */
     void *memory;           /* never touched */
     uint64_t memory_bytes;
-    uint64_t *names; /* scratch: of a prompt's pages */
+    uint64_t *names; /* scratch: of the pages of one request's prompt, as follows */
     uint32_t names_max;
+    uint32_t names_count;
+    uint32_t names_request;
+    uint32_t names_page_tokens;
     struct sim_chunk *chunks; /* scratch */
     uint32_t chunks_max;
     struct sim_rank_step *steps; /* scratch, [ranks of a prefill node] */
@@ -285,8 +308,13 @@ struct cluster {
     hlg_time pace;
     uint64_t turns;
     uint64_t hash;
-    bool greeting; /* nodes are getting to know each other */
+    uint32_t full_count; /* prefill nodes that take no more */
+    uint32_t unblocked;  /* decode node whose turn it is when they do again */
+    bool greeting;       /* nodes are getting to know each other */
     bool faulty;
+    bool colocated;  /* all nodes are prefill nodes in name, and there is no network */
+    bool last_token; /* see struct sim_decode */
+    hlg_time ingest_ns;
 };
 
 /* cluster_heap.c */
@@ -314,6 +342,7 @@ void cluster_close(struct cluster *c);
 /* It dies: what it had is gone. */
 void cluster_stop_node(struct cluster *c, struct node *n);
 int cluster_start_node(struct cluster *c, struct node *n, char *text, size_t capacity);
+void cluster_dial_later(struct cluster *c, struct node *decode, uint32_t prefill);
 void cluster_connect(struct cluster *c, struct node *prefill, struct node *decode);
 void cluster_set_up(struct cluster *c, struct node *n);
 
@@ -335,18 +364,20 @@ struct sim_record *cluster_record(const struct cluster *c, const struct job *job
 /* Now is that moment of the job's request, unless its first token was out before. */
 void cluster_stamp(struct cluster *c, const struct job *job, enum sim_moment moment, hlg_time at);
 void cluster_span(struct cluster *c, const struct sim_span *span);
+/* A finished request's life, for options.span. */
+void cluster_tell_spans(struct cluster *c, const struct job *job, uint32_t node);
 
 /* cluster_request.c */
 /* The first arrivals. */
 void request_begin(struct cluster *c);
 void request_arrive(struct cluster *c, uint32_t request);
-void request_ingested(struct cluster *c, struct job *job);
 void request_route(struct cluster *c, struct job *job);
 /* This attempt is over without success; the job has no intake any more. */
 void request_failed(struct cluster *c, struct job *job, uint32_t reason, hlg_time pause);
 void request_preempted(struct cluster *c, struct job *job, uint32_t tokens);
 void request_end(struct cluster *c, struct job *job, enum sim_outcome outcome, uint32_t reason);
 uint32_t request_pages(uint32_t tokens, uint32_t page_tokens);
+/* Names of a prompt's whole pages whose prefix is known, in c->names. Returns how many. */
 uint32_t request_names(struct cluster *c, uint32_t request, uint32_t page_tokens);
 
 /* prefill_node.c */
@@ -356,6 +387,8 @@ void prefill_letter(struct node *n, const struct letter *letter);
 void prefill_dispatched(struct node *n, struct work *w);
 void prefill_tick(struct node *n, uint32_t layer);
 void prefill_poke(struct node *n);
+/* One more request is on its way to it, or one less is there. */
+void prefill_count(struct node *n, int32_t more);
 void prefill_died(struct node *n);
 
 /* decode_node.c */
@@ -364,12 +397,24 @@ void decode_close(struct node *n);
 void decode_letter(struct node *n, const struct letter *letter);
 void decode_enqueue(struct node *n, struct job *job);
 void decode_look(struct node *n);
+void decode_unblock(struct cluster *c);
 void decode_news(struct node *n, struct intake *intake);
 void decode_batch(struct node *n);
 void decode_died(struct node *n);
 uint32_t decode_pages_wanted(const struct cluster *c, const struct job *job);
 /* Its request is computed, or given up: it weighs no more on the prefill router. */
 void intake_unload(struct cluster *c, struct intake *intake);
+
+/* mixed_node.c */
+int mixed_open(struct cluster *c, char *text, size_t capacity);
+void mixed_close(struct cluster *c);
+int mixed_start(struct node *n, char *text, size_t capacity);
+void mixed_stop(struct node *n);
+void mixed_route(struct cluster *c, struct job *job);
+void mixed_queued(struct cluster *c, struct job *job);
+void mixed_advance(struct node *n);
+/* Before its engine is destroyed: what it counted goes into the run. */
+void mixed_sum(struct node *n);
 
 /* cluster_fault.c */
 void fault_begin(struct cluster *c);
@@ -397,6 +442,9 @@ static inline uint32_t cluster_kind(const struct node *n)
 
 static inline const struct sim_engine *cluster_engine(const struct node *n)
 {
+    if (n->cluster->colocated) {
+        return &n->cluster->scenario->colocated.engine;
+    }
     return n->decode ? &n->cluster->scenario->decode.engine : &n->cluster->scenario->prefill.engine;
 }
 

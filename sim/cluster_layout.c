@@ -132,7 +132,7 @@ static int fold(struct cluster *c, const struct hlg_plan *plan, char *text, size
     }
     const char *obstacle = find_obstacle(c, plan, made);
     if (obstacle != NULL && network->fold && !network->fold_auto) {
-        (void)snprintf(text, capacity, "network.fold: not exact here, %s; write fold: auto, or off",
+        (void)snprintf(text, capacity, "network.fold: not exact here, %s; write auto or never",
                        obstacle);
         return -HLG_EINVAL;
     }
@@ -142,6 +142,34 @@ static int fold(struct cluster *c, const struct hlg_plan *plan, char *text, size
         c->layouts[kind] = made[kind];
     }
     return 0;
+}
+
+const char *sim_fold_obstacle(const struct sim_scenario *scenario, const uint64_t kv_tokens[2])
+{
+    struct hlg_layout made[2];
+    struct hlg_plan plan;
+    char sentence[256];
+    struct cluster *c = calloc(1, sizeof *c);
+    const char *obstacle = "there is no plan between the two sides";
+
+    if (c == NULL) {
+        return "no memory to find out";
+    }
+    c->scenario = scenario;
+    for (uint32_t kind = 0; kind < 2; kind++) {
+        if (sim_scenario_layout(scenario, engine_of(c, kind), kv_tokens[kind], &c->layouts[kind],
+                                sentence, sizeof sentence) != 0) {
+            free(c);
+            return obstacle;
+        }
+    }
+    if (build(&plan, c->layouts, sentence, sizeof sentence) == 0) {
+        c->fold.rank_to_rank = is_rank_to_rank(&plan);
+        obstacle = find_obstacle(c, &plan, made);
+        free(plan.slices);
+    }
+    free(c);
+    return obstacle;
 }
 
 /* KV bytes of one token, and bytes of a context, over all ranks of a decode pool. */
@@ -248,7 +276,7 @@ void cluster_limits(struct cluster *c, uint32_t kind)
         hlg_max_u32(hlg_layout_lanes(&c->layouts[0]), hlg_layout_lanes(&c->layouts[1]));
     limits->rails_max = c->scenario->network.nics_per_gpu;
     limits->slices_max = c->slices;
-    limits->forwards_max = 32;
+    limits->forwards_max = 64;
     limits->chunks_max = hlg_min_u32(4 * requests + 256, 1u << 16);
     limits->ops_max = hlg_min_u32(1024 * hlg_layout_lanes(layout), 1u << 15);
     limits->blocks_max = hlg_min_u32(requests, (1u << 18) / blocks) * blocks + blocks;

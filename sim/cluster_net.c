@@ -6,6 +6,10 @@
 
 bool net_step(struct cluster *c, hlg_time limit)
 {
+    if (c->net == NULL) {
+        c->now = limit == HLG_TIME_NEVER ? c->now : limit;
+        return false;
+    }
     hlg_time until = limit == HLG_TIME_NEVER ? limit : hlg_time_after(c->base, limit);
     bool happened = hlg_simgrid_run(c->net, until);
     uint32_t index = 0;
@@ -56,11 +60,7 @@ static void on_down(struct node *n, uint32_t peer, uint32_t other)
     n->peer_of[other] = HLG_NONE;
     n->peer_up[other] = false;
     if (n->decode) {
-        heap_put(c, (struct event){.at = c->now + CLUSTER_DIAL_NS,
-                                   .kind = EVENT_DIAL,
-                                   .node = n->index,
-                                   .index = other,
-                                   .serial = n->incarnation});
+        cluster_dial_later(c, n, other);
     }
 }
 
@@ -105,12 +105,16 @@ static void read_letters(struct node *n)
     n->letter_count = 0;
 }
 
+/* Without faults nothing is ever late: leases last longer than any run, and requests for ever. */
 static void await_deadline(struct node *n)
 {
     struct cluster *c = n->cluster;
-    hlg_time at = hlg_pump_deadline(n->pump);
 
-    if (c->greeting || at == HLG_TIME_NEVER) {
+    if (c->greeting || !c->faulty) {
+        return;
+    }
+    hlg_time at = hlg_pump_deadline(n->pump);
+    if (at == HLG_TIME_NEVER) {
         return;
     }
     at = at > c->base ? at - c->base : 0;

@@ -6,9 +6,11 @@ uint32_t request_pages(uint32_t tokens, uint32_t page_tokens)
     return hlg_div_ceil(tokens, page_tokens);
 }
 
-/* Names of a prompt's whole pages whose prefix is known, in c->names. Returns how many. */
 uint32_t request_names(struct cluster *c, uint32_t request, uint32_t page_tokens)
 {
+    if (c->names_count > 0 && c->names_request == request && c->names_page_tokens == page_tokens) {
+        return c->names_count;
+    }
     uint32_t count = sim_workload_page_count(c->workload, request, page_tokens);
 
     if (count > c->names_max) {
@@ -18,6 +20,9 @@ uint32_t request_names(struct cluster *c, uint32_t request, uint32_t page_tokens
     for (uint32_t i = 0; i < count; i++) {
         c->names[i] = sim_workload_page_hash(c->workload, request, page_tokens, i);
     }
+    c->names_request = request;
+    c->names_page_tokens = page_tokens;
+    c->names_count = count;
     return count;
 }
 
@@ -74,8 +79,8 @@ void request_arrive(struct cluster *c, uint32_t request)
 
     job->request = request;
     job->next = HLG_NONE;
-    job->tokens = r->prompt_tokens + (c->scenario->decode.last_token ? 0 : 1);
-    job->output = r->output_tokens - (c->scenario->decode.last_token ? 0 : 1);
+    job->tokens = r->prompt_tokens + (c->last_token ? 0 : 1);
+    job->output = r->output_tokens - (c->last_token ? 0 : 1);
     job->made = 0;
     job->failures = 0;
     job->node = HLG_NONE;
@@ -91,15 +96,10 @@ void request_arrive(struct cluster *c, uint32_t request)
     }
     cluster_trace(c, EVENT_ARRIVE, request, 0);
     cluster_stamp(c, job, SIM_ARRIVED, c->now);
-    heap_put(c, (struct event){.at = hlg_time_after(c->now, c->scenario->decode.engine.ingest_ns),
+    heap_put(c, (struct event){.at = hlg_time_after(c->now, c->ingest_ns),
                                .kind = EVENT_INGESTED,
                                .index = job->item.number,
                                .serial = job->item.serial});
-}
-
-void request_ingested(struct cluster *c, struct job *job)
-{
-    request_route(c, job);
 }
 
 /* Whether no node could ever hold it. */
@@ -122,6 +122,10 @@ static void wait_homeless(struct cluster *c, struct job *job)
 void request_route(struct cluster *c, struct job *job)
 {
     cluster_stamp(c, job, SIM_INGESTED, c->now);
+    if (c->colocated) {
+        mixed_route(c, job);
+        return;
+    }
     if (is_too_long(c, job)) {
         request_end(c, job, job->made == 0 ? SIM_REFUSED : SIM_FAILED, HLG_REASON_LOCAL);
         return;
@@ -142,7 +146,8 @@ static void leave(struct cluster *c, struct job *job)
 {
     HLG_ASSERT(!job->queued && job->intake == HLG_NONE);
     if (job->node != HLG_NONE) {
-        sim_router_load(c->routers[1], job->rank * c->decodes + job->node,
+        uint32_t nodes = c->colocated ? c->prefills : c->decodes;
+        sim_router_load(c->routers[c->colocated ? 0 : 1], job->rank * nodes + job->node,
                         -((int64_t)job->tokens + job->output));
         job->node = HLG_NONE;
     }
@@ -168,6 +173,10 @@ void request_failed(struct cluster *c, struct job *job, uint32_t reason, hlg_tim
         request_end(c, job, SIM_FAILED, reason);
         return;
     }
+    for (uint32_t i = 1; i < job->failures; i++) {
+        pause *= CLUSTER_PATIENCE; /* what is wrong lasts longer than that */
+    }
+    cluster_record(c, job)->retries++;
     forget_times(c, job);
     heap_put(c, (struct event){.at = hlg_time_after(c->now, pause),
                                .kind = EVENT_ROUTE,

@@ -91,6 +91,9 @@ static int open_network(struct cluster *c, char *text, size_t capacity)
     config.peers_max = remotes(c);
     config.regions_max = 1;
     config.writes_max = c->node_count > 64 ? WRITES_MAX / 4 : WRITES_MAX;
+    if (network->page_flows) { /* each piece is a write: as many as the NIC's queue holds */
+        config.writes_max = hlg_max_u32(config.writes_max, network->nic.pieces_max);
+    }
     config.peer_writes_max = config.writes_max;
     config.pieces_max = network->nic.pieces_max;
     config.peer_pieces_max = network->nic.pieces_max;
@@ -256,16 +259,17 @@ static int make_node(struct cluster *c, uint32_t index, char *text, size_t capac
     uint32_t kind = index < c->prefills ? 0 : 1;
     uint32_t peers = peers_of(c, kind);
 
+    HLG_ASSERT(peers > 0);
     n->cluster = c;
     n->index = index;
     n->decode = kind == 1;
     n->number = n->decode ? index - c->prefills : index;
     n->ranks = cluster_engine(n)->dp;
     n->busy_since = HLG_TIME_NEVER;
-    n->peer_of = malloc(peers * sizeof *n->peer_of);
+    n->peer_of = calloc(peers, sizeof *n->peer_of);
     n->node_of = calloc(c->limits[kind].peers_max, sizeof *n->node_of);
     n->peer_up = calloc(peers, sizeof *n->peer_up);
-    n->pages = calloc(n->ranks, sizeof *n->pages);
+    n->pages = calloc(n->ranks, sizeof(struct sim_pages *));
     n->totals.decode = n->decode;
     n->totals.kv_pages = c->kv_pages[kind] * n->ranks;
     n->totals.nics = cluster_engine(n)->gpus * c->scenario->network.nics_per_gpu;
@@ -280,6 +284,15 @@ static int make_node(struct cluster *c, uint32_t index, char *text, size_t capac
 
 /* ---- sessions ----------------------------------------------------------------------------- */
 
+void cluster_dial_later(struct cluster *c, struct node *decode, uint32_t prefill)
+{
+    heap_put(c, (struct event){.at = c->now + CLUSTER_DIAL_NS,
+                               .kind = EVENT_DIAL,
+                               .node = decode->index,
+                               .index = prefill,
+                               .serial = decode->incarnation});
+}
+
 void cluster_connect(struct cluster *c, struct node *prefill, struct node *decode)
 {
     struct hlg_channel *ours = NULL;
@@ -287,7 +300,8 @@ void cluster_connect(struct cluster *c, struct node *prefill, struct node *decod
     uint32_t peer = 0;
 
     if (hlg_simgrid_channel_pair(c->net, decode->index, prefill->index, &ours, &theirs) != 0) {
-        return; /* the sessions before are not quite over: the next dial will do */
+        cluster_dial_later(c, decode, prefill->number); /* those before are not quite over */
+        return;
     }
     if (hlg_pump_channel(prefill->pump, theirs, false, &peer) == 0) {
         prefill->node_of[peer] = decode->number;
@@ -343,7 +357,7 @@ void cluster_set_up(struct cluster *c, struct node *n)
     }
     for (uint32_t rank = 0; rank < n->ranks; rank++) {
         sim_router_set_up(c->routers[cluster_kind(n)], rank * nodes + n->number,
-                          n->alive && some && (n->decode || all));
+                          n->alive && some && (n->decode || (all && !n->prefill.full)));
     }
 }
 
@@ -451,8 +465,11 @@ static void close_node(struct cluster *c, struct node *n)
 
 void cluster_close(struct cluster *c)
 {
-    for (uint32_t i = 0; c->nodes != NULL && i < c->node_count; i++) {
+    for (uint32_t i = 0; !c->colocated && c->nodes != NULL && i < c->node_count; i++) {
         close_node(c, &c->nodes[i]);
+    }
+    if (c->colocated) {
+        mixed_close(c);
     }
     hlg_simgrid_destroy(c->net);
     for (uint32_t i = 0; i < c->intakes.count; i++) {

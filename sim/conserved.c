@@ -47,8 +47,8 @@ static void add(struct sums *sums, const struct sim_record *record, hlg_time end
         sums->computed_max += computed;
         sums->output += record->output_tokens;
     }
-    sums->whole &=
-        (record->outcome == SIM_DONE || record->outcome == SIM_REFUSED) && record->preemptions == 0;
+    sums->whole &= (record->outcome == SIM_DONE || record->outcome == SIM_REFUSED) &&
+                   record->preemptions == 0 && record->retries == 0;
 }
 
 static const char *compare_totals(const struct sim_run *run, const struct sums *sums, char *text,

@@ -40,6 +40,7 @@ int sim_cost_create(const struct sim_cost_config *config, struct sim_cost **cost
     made->dp = config->dp;
     made->ep = config->ep;
     made->moe_tp = config->tp * config->dp / config->ep;
+    made->draft_module = config->draft_module;
     made->imbalance = config->moe_imbalance;
     struct sim_operators operators = {.model = &made->model,
                                       .gpu = &made->gpu,
@@ -131,7 +132,7 @@ static double prompt_attention_ns(const struct sim_cost *cost, const struct sim_
 static double decode_layer_ns(const struct sim_cost *cost, const struct sim_rank_step *rank,
                               double window, bool *beyond)
 {
-    const double heads = (double)(cost->model.heads / cost->tp) * queries(rank);
+    const double heads = (double)hlg_div_exact(cost->model.heads, cost->tp) * queries(rank);
     const double mean = (double)rank->context_sum / rank->sequences;
     const double most = max(mean, rank->context_max);
     const double mean_seen = mean < window ? mean : window;
@@ -208,7 +209,7 @@ static void add_drafts(const struct sim_cost *cost, const struct work *work,
 {
     const struct sim_model *m = &cost->model;
     const double passes = work->drafts * cost->draft_layers;
-    const double heads = (double)(m->heads / cost->tp);
+    const double heads = (double)hlg_div_exact(m->heads, cost->tp);
     const double most = work->sequences_most;
     const double all = work->sequences;
     bool *beyond = &parts->is_beyond;

@@ -1,6 +1,6 @@
 /*
  * How long one step of an engine takes: measured operator times summed over a step, and one constant
- * for what lies between the operators (docs/simulation.md, "Cost"). Pure: equal arguments, equal bits.
+ * for what lies between the operators (docs/cost.md). Pure: equal arguments, equal bits.
  *
  * Sources of time, best first: a user's own step table; operator tables of (GPU, engine); a roofline,
  * which the result flags as extrapolated.
@@ -20,16 +20,19 @@ struct sim_cost_config {
     const char *version;           /* NULL: the one that the calibration knows */
     enum sim_dtype weights;
     enum sim_dtype kv; /* SIM_BF16 or SIM_FP8 */
-    uint32_t tp;       /* ranks that share attention heads */
-    uint32_t dp;       /* ranks with sequences of their own; tp * dp GPUs */
-    uint32_t ep;   /* ranks that experts are spread over: divides tp * dp, and each expert is cut
-                          tp * dp / ep ways. 1 for dense models */
-    bool roofline; /* use nothing measured: a negative control */
+    /* GPUs that share attention heads: divides heads. Groups of them with sequences of their own: tp * dp
+     * GPUs, at most 1024. GPUs that experts are spread over: divides tp * dp, each expert is cut
+     * tp * dp / ep ways; 1 for dense models. */
+    uint32_t tp;
+    uint32_t dp;
+    uint32_t ep;
+    bool draft_module;        /* the model's MTP module is loaded: it takes memory */
+    bool roofline;            /* use nothing measured: a negative control */
     const char *table;        /* file of a user's own step times, or NULL: see below */
     double step_overhead_ns;  /* < 0: the calibrated constant */
     double layer_overhead_ns; /* < 0: the same */
-    double moe_imbalance;     /* hottest rank's expert load over the mean: >= 1; 0: a power law of
-                             exponent 1.2, as measured */
+    double moe_imbalance;     /* hottest rank's expert load over the mean, >= 1; 0: the measured
+                                 power law of exponent 1.2 */
 };
 
 /* Part of a prompt in a step. */
@@ -84,8 +87,8 @@ void sim_cost_destroy(struct sim_cost *cost);
  * ranks  [rank_count] with 1 <= rank_count <= dp; ranks with nothing to do count as idle
  * parts  may be NULL
  *
- * query_tokens above 1: the step verifies drafts, and where the model has an MTP module its making of
- * that many less one is part of the step.
+ * query_tokens above 1: the step verifies drafts; where the model has an MTP module, one pass of it for
+ * each draft is part of the step.
  *
  * O(chunks + rank_count), about a microsecond.
  */
@@ -96,7 +99,7 @@ double sim_cost_step_ns(const struct sim_cost *cost, const struct sim_rank_step 
 struct sim_cost_basis {
     char id[48];
     char engine[48];   /* name and version that the constants are of */
-    bool extrapolated; /* a roofline stood in for at least one operator */
+    bool extrapolated; /* a roofline, or another GPU, stood in for at least one operator */
     bool borrowed; /* operators were measured with another engine, or constants on another GPU */
     bool is_stale; /* the version asked for is not the calibration's */
     char why[320]; /* which, and what is missing; "" if nothing */
@@ -109,7 +112,8 @@ void sim_cost_basis(const struct sim_cost *cost, struct sim_cost_basis *basis);
  * Tokens of KV that one DP rank has room for: its share of GPU memory, `memory_fraction` of the total,
  * less weights, activations, communication buffers and what the runtime keeps. All of these are inside
  * the fraction (as vLLM's gpu_memory_utilization has it, and unlike TensorRT-LLM's, which is of what is
- * free after loading).
+ * free after loading). Of a model with windows a token counts what it takes in the other layers; the
+ * windows themselves (sim_model_rank_kv_bytes()) are not in it.
  *
  * memory_fraction  0 < f <= 1
  *

@@ -56,6 +56,10 @@ static void describe(struct sim_cost *cost, const struct sim_operators *operator
         basis->extrapolated = true;
         add(basis, "no measured times on %s for %s: roofline", cost->gpu.name, names);
     }
+    if (list(operators->related, names, sizeof names)) {
+        basis->extrapolated = true;
+        add(basis, "measured on another GPU than %s: %s", cost->gpu.name, names);
+    }
     if (list(operators->stretched, names, sizeof names)) {
         add(basis, "scaled from another shape: %s", names);
     }

@@ -41,15 +41,29 @@ double sim_curve_at(const struct sim_curve *curve, double x, bool *beyond)
     return mix(curve->ns[at.low], curve->ns[at.high], at.weight);
 }
 
+/* Beyond the last point in proportion: lines would go on with slopes that need not rise from row to
+ * row, and then more work could take less time. */
+static double clamp(const double *points, uint32_t count, double *x)
+{
+    const double last = points[count - 1];
+    const double ratio = *x > last ? *x / last : 1.0;
+
+    *x = *x > last ? last : *x;
+    return ratio;
+}
+
 double sim_plane_at(const struct sim_plane *plane, double sequences, double context, bool *beyond)
 {
     if (plane->row_count == 0 || sequences <= 0.0) {
         return 0.0;
     }
+    const double ratio = clamp(plane->sequences, plane->row_count, &sequences) *
+                         clamp(plane->context, plane->column_count, &context);
+    *beyond |= ratio > 1.0;
     const struct span row = find(plane->sequences, plane->row_count, sequences, beyond);
     const struct span column = find(plane->context, plane->column_count, context, beyond);
     const double *low = plane->ns[row.low];
     const double *high = plane->ns[row.high];
-    return mix(mix(low[column.low], low[column.high], column.weight),
-               mix(high[column.low], high[column.high], column.weight), row.weight);
+    return ratio * mix(mix(low[column.low], low[column.high], column.weight),
+                       mix(high[column.low], high[column.high], column.weight), row.weight);
 }

@@ -32,7 +32,8 @@ struct sim_plane {
  */
 double sim_curve_at(const struct sim_curve *curve, double x, bool *beyond);
 
-/* The plane at a point, by lines in both directions; the rest as for a curve. */
+/* The plane at a point, by lines in both directions; beyond the last points in proportion, and `*beyond`
+ * as for a curve. */
 double sim_plane_at(const struct sim_plane *plane, double sequences, double context, bool *beyond);
 
 #endif

@@ -16,6 +16,7 @@ struct sim_cost {
     uint32_t dp;
     uint32_t ep;
     uint32_t moe_tp;
+    bool draft_module;
     double imbalance; /* of even routing; 1 with the tables' own skew */
 
     /* All layers together, over the tokens of one rank. */

@@ -33,13 +33,22 @@ static double activation_bytes(const struct sim_cost *cost)
     return STEP_TOKENS * 2.0 * (3.0 * m->hidden + widest);
 }
 
+/* The MTP module is taken to be spread over all GPUs: nearly all of it is experts. */
+static double weight_bytes(const struct sim_cost *cost)
+{
+    const double model = (double)sim_model_rank_weight_bytes(&cost->model, cost->weights, cost->tp,
+                                                             cost->dp, cost->ep);
+    const double draft =
+        cost->draft_module ? (double)sim_model_mtp_weight_bytes(&cost->model, cost->weights) : 0.0;
+    return model + draft / (cost->tp * cost->dp);
+}
+
 uint64_t sim_cost_kv_tokens(const struct sim_cost *cost, double memory_fraction, char *text,
                             size_t capacity)
 {
     HLG_ASSERT(memory_fraction > 0.0 && memory_fraction <= 1.0);
     const double total = (double)cost->gpu.hbm_bytes * memory_fraction;
-    const double weights = (double)sim_model_rank_weight_bytes(&cost->model, cost->weights,
-                                                               cost->tp, cost->dp, cost->ep);
+    const double weights = weight_bytes(cost);
     const double other = activation_bytes(cost) + RUNTIME_BYTES +
                          (cost->tp * cost->dp > 1 ? COMMUNICATION_BYTES : 0.0);
     /* Beyond a window a token costs the layers without one alone. */

@@ -15,26 +15,56 @@
 /* Of the roofline's grid: powers of two. */
 #define ROOFLINE_POINTS 18u
 
+/* GPUs of the nodes that tables were measured on. */
+#define NODE_RANKS 8u
+
 /* The exchange was measured with DeepSeek's shape; others count by what they move. */
 #define EXCHANGE_VALUES (7168.0 * 8.0)
+
+/* GPUs whose kernels run as on another one: H800 is an H100 with fewer links, GB200 a B200 with 4 to 11 %
+ * more of everything. Not for collectives. */
+static const char *relative(const char *gpu, enum sim_operator which)
+{
+    if (which == SIM_OPERATOR_REDUCE || which == SIM_OPERATOR_EXCHANGE) {
+        return NULL;
+    }
+    return strcmp(gpu, "H800") == 0 ? "H100" : strcmp(gpu, "GB200") == 0 ? "B200" : NULL;
+}
+
+/* Rows of one GPU: this engine's own, the lender's, or any engine's. */
+static bool find_on(struct sim_operators *operators, enum sim_operator which, const char *text,
+                    char *prefix, const char *gpu, const char *rest)
+{
+    const char *const engines[] = {operators->engine, LENDER, "any"};
+
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)snprintf(prefix, SIM_OPERATOR_PREFIX, "%s\t%s\t%s", gpu, engines[i], rest);
+        if (sim_calibration_next(text, prefix, NULL) != NULL) {
+            operators->borrowed[which] |= i == 1 && strcmp(operators->engine, LENDER) != 0;
+            return true;
+        }
+    }
+    return false;
+}
 
 bool sim_operators_find(struct sim_operators *operators, enum sim_operator which, const char *text,
                         char *prefix, const char *format, ...)
 {
-    const char *const engines[] = {operators->engine, LENDER, "any"};
+    const char *other = relative(operators->gpu->name, which);
     char rest[SIM_OPERATOR_PREFIX / 2];
     va_list arguments;
 
     va_start(arguments, format);
     (void)vsnprintf(rest, sizeof rest, format, arguments);
     va_end(arguments);
-    for (uint32_t i = 0; operators->measured && i < 3; i++) {
-        (void)snprintf(prefix, SIM_OPERATOR_PREFIX, "%s\t%s\t%s", operators->gpu->name, engines[i],
-                       rest);
-        if (sim_calibration_next(text, prefix, NULL) != NULL) {
-            operators->borrowed[which] |= i == 1 && strcmp(operators->engine, LENDER) != 0;
-            return true;
-        }
+    if (operators->measured &&
+        find_on(operators, which, text, prefix, operators->gpu->name, rest)) {
+        return true;
+    }
+    if (operators->measured && other != NULL &&
+        find_on(operators, which, text, prefix, other, rest)) {
+        operators->related[which] = true;
+        return true;
     }
     operators->missing[which] = true;
     return false;
@@ -174,8 +204,83 @@ static const char *nearest_cut(const char *text, const char *prefix, uint32_t mo
     return best;
 }
 
+/* Nanoseconds that one more token of the group costs a rank where computing is all that counts: the end
+ * of the table of all experts on one rank, or the roofline. */
+static double computing_ns(const struct sim_operators *operators, const char *text,
+                           const char *prefix, bool skewed, double ranks)
+{
+    const struct sim_model *model = operators->model;
+    const double many = 1048576.0;
+    double row_tp = 0.0;
+    double row_ep = 0.0;
+    struct sim_curve whole;
+
+    read_curve(text, nearest_cut(text, prefix, 1, 1, skewed, &row_tp, &row_ep), 10, &whole);
+    if (row_tp == 1.0 && row_ep == 1.0 && whole.count > 1) {
+        const uint32_t last = whole.count - 1;
+        return (whole.ns[last] - whole.ns[last - 1]) / (whole.x[last] - whole.x[last - 1]) / ranks;
+    }
+    return (sim_roofline_experts_ns(operators->gpu, model, operators->weights, 2.0 * many, 1, 1) -
+            sim_roofline_experts_ns(operators->gpu, model, operators->weights, many, 1, 1)) /
+           many / ranks;
+}
+
+/* (1 - share) to the power of times. */
+static double missed(double share, uint32_t times)
+{
+    double left = 1.0;
+
+    for (uint32_t i = 0; i < times; i++) {
+        left *= 1.0 - share;
+    }
+    return left;
+}
+
+/*
+ * The tables were measured with every token of the group at each rank, which sorts, quantises and sums
+ * them all, also those that none of its experts takes. A dispatch brings a rank only those that do: so the
+ * table is read at the tokens that reach a rank, and the pairs beyond what it holds for so many are
+ * charged as computing alone.
+ *
+ * With experts over more than one node that sorting is still nearly all of the table's time, and engines
+ * use other kernels there (grouped products over what DeepEP delivers). No time is taken to be longer than
+ * reading all experts, as the table has it at the first point that touches 95 % of them, and computing.
+ */
+static void dispatch(struct sim_operators *operators, double rate, uint32_t ep,
+                     struct sim_curve *curve)
+{
+    const struct sim_model *model = operators->model;
+    const double reach = 1.0 - missed(1.0 / ep, model->topk);
+    uint32_t full = 0; /* index of that point */
+
+    while (full + 1 < curve->count &&
+           missed((double)model->topk / model->experts, (uint32_t)curve->x[full]) > 0.05) {
+        full++;
+    }
+    for (uint32_t i = 0; i < curve->count; i++) {
+        const double reached = curve->x[i];
+        curve->x[i] = reached / reach;
+        curve->ns[i] += rate * (curve->x[i] - reached);
+        const double bound = curve->ns[full] + rate * (curve->x[i] - curve->x[full]);
+        if (ep > NODE_RANKS && i > full && bound < curve->ns[i]) {
+            operators->stretched[SIM_OPERATOR_EXPERTS] = true;
+            curve->ns[i] = bound;
+        }
+    }
+}
+
+static void roofline_experts(const struct sim_operators *operators, uint32_t moe_tp, uint32_t ep,
+                             struct sim_curve *curve)
+{
+    powers_of_two(curve, 1.0);
+    for (uint32_t i = 0; i < curve->count; i++) {
+        curve->ns[i] = sim_roofline_experts_ns(operators->gpu, operators->model, operators->weights,
+                                               curve->x[i], moe_tp, ep);
+    }
+}
+
 void sim_operators_experts(struct sim_operators *operators, uint32_t moe_tp, uint32_t ep,
-                           bool skewed, struct sim_curve *curve)
+                           bool skewed, bool dispatched, struct sim_curve *curve)
 {
     const struct sim_model *model = operators->model;
     const char *text = sim_calibration_text("experts.tsv");
@@ -185,11 +290,7 @@ void sim_operators_experts(struct sim_operators *operators, uint32_t moe_tp, uin
                             "%s\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t%" PRIu32 "\t",
                             sim_dtype_name(operators->weights), model->hidden, model->moe_inter,
                             model->topk, model->experts)) {
-        powers_of_two(curve, 1.0);
-        for (uint32_t i = 0; i < curve->count; i++) {
-            curve->ns[i] = sim_roofline_experts_ns(operators->gpu, model, operators->weights,
-                                                   curve->x[i], moe_tp, ep);
-        }
+        roofline_experts(operators, moe_tp, ep, curve);
         return;
     }
     double row_tp = 1.0;
@@ -197,16 +298,20 @@ void sim_operators_experts(struct sim_operators *operators, uint32_t moe_tp, uin
     const char *row = nearest_cut(text, prefix, moe_tp, ep, skewed, &row_tp, &row_ep);
     HLG_ASSERT(row != NULL);
     read_curve(text, row, 10, curve);
-    if (row_tp == moe_tp && row_ep == ep) {
-        return;
+    if (row_tp != moe_tp || row_ep != ep) {
+        /* Another cut: what was measured there, times the ratio of the two rooflines. */
+        operators->stretched[SIM_OPERATOR_EXPERTS] = true;
+        for (uint32_t i = 0; i < curve->count; i++) {
+            const double x = curve->x[i];
+            curve->ns[i] *=
+                sim_roofline_experts_ns(operators->gpu, model, operators->weights, x, moe_tp, ep) /
+                sim_roofline_experts_ns(operators->gpu, model, operators->weights, x,
+                                        (uint32_t)row_tp, (uint32_t)row_ep);
+        }
     }
-    /* Another cut: what was measured there, times the ratio of the two rooflines. */
-    operators->stretched[SIM_OPERATOR_EXPERTS] = true;
-    for (uint32_t i = 0; i < curve->count; i++) {
-        curve->ns[i] *= sim_roofline_experts_ns(operators->gpu, model, operators->weights,
-                                                curve->x[i], moe_tp, ep) /
-                        sim_roofline_experts_ns(operators->gpu, model, operators->weights,
-                                                curve->x[i], (uint32_t)row_tp, (uint32_t)row_ep);
+    if (dispatched) {
+        dispatch(operators, computing_ns(operators, text, prefix, skewed, (double)moe_tp * ep), ep,
+                 curve);
     }
 }
 

@@ -27,6 +27,7 @@ struct sim_operators {
     enum sim_dtype kv;
     bool measured;                      /* false: the roofline for all */
     bool missing[SIM_OPERATOR_COUNT];   /* set: the roofline stood in */
+    bool related[SIM_OPERATOR_COUNT];   /* set: measured on another GPU of its kind */
     bool borrowed[SIM_OPERATOR_COUNT];  /* set: measured with another engine */
     bool stretched[SIM_OPERATOR_COUNT]; /* set: measured for another shape, and scaled */
 };
@@ -69,9 +70,10 @@ void sim_operators_context(struct sim_operators *operators, uint32_t heads, uint
 void sim_operators_decode(struct sim_operators *operators, uint32_t heads, uint32_t kv_heads,
                           struct sim_decode_times *times);
 
-/* Routed experts over the tokens of the whole group. */
+/* Routed experts over the tokens of the whole group. dispatched: a rank gets only the tokens that one of
+ * its experts takes; else each has all. */
 void sim_operators_experts(struct sim_operators *operators, uint32_t moe_tp, uint32_t ep,
-                           bool skewed, struct sim_curve *curve);
+                           bool skewed, bool dispatched, struct sim_curve *curve);
 
 /* All-reduce over bytes. */
 void sim_operators_reduce(struct sim_operators *operators, uint32_t gpus, struct sim_curve *curve);

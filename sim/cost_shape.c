@@ -2,6 +2,7 @@
 #include "cost_internal.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -39,10 +40,7 @@ static int check_experts(const struct sim_cost_config *config, char *text, size_
                             config->ep, model->name);
     }
     if (model->experts % config->ep != 0) {
-        return refuse(text, capacity,
-                      "ep: %" PRIu32 ": the %" PRIu32
-                      " experts of %s are no multiple of it: write a "
-                      "divisor",
+        return refuse(text, capacity, "ep: %" PRIu32 ": must divide the %" PRIu32 " experts of %s",
                       config->ep, model->experts, model->name);
     }
     const uint32_t moe_tp = ranks / config->ep;
@@ -53,11 +51,12 @@ static int check_experts(const struct sim_cost_config *config, char *text, size_
                       config->ep, model->moe_inter, moe_tp);
     }
     if (config->weights == SIM_FP8 && (model->moe_inter / moe_tp) % FP8_BLOCK != 0) {
+        const bool is_cut = model->moe_inter % FP8_BLOCK == 0;
         return refuse(text, capacity,
                       "ep: %" PRIu32 ": leaves %" PRIu32 " of each expert's %" PRIu32
-                      " rows to a rank, no multiple of the fp8 block of %u: raise ep to %" PRIu32
-                      ", or lower tp * dp / ep",
-                      config->ep, model->moe_inter / moe_tp, model->moe_inter, FP8_BLOCK, ranks);
+                      " rows to a rank, no multiple of the fp8 block of %u: %s",
+                      config->ep, model->moe_inter / moe_tp, model->moe_inter, FP8_BLOCK,
+                      is_cut ? "raise ep, up to tp * dp" : "use other weights");
     }
     return 0;
 }
@@ -74,9 +73,7 @@ int sim_cost_check(const struct sim_cost_config *config, char *text, size_t capa
                       config->tp, config->dp, RANKS_MAX);
     }
     if (model->heads % config->tp != 0) {
-        return refuse(text, capacity,
-                      "tp: %" PRIu32 ": the %" PRIu32 " heads of %s are no multiple of it: write a "
-                      "divisor",
+        return refuse(text, capacity, "tp: %" PRIu32 ": must divide the %" PRIu32 " heads of %s",
                       config->tp, model->heads, model->name);
     }
     if (model->attention == SIM_ATTENTION_GQA && model->kv_heads % config->tp != 0 &&
@@ -88,10 +85,12 @@ int sim_cost_check(const struct sim_cost_config *config, char *text, size_t capa
     }
     if (model->dense_inter % config->tp != 0) {
         return refuse(text, capacity,
-                      "tp: %" PRIu32 ": the %" PRIu32
-                      " rows of %s's dense layers are no multiple of "
-                      "it: write a divisor",
+                      "tp: %" PRIu32 ": must divide the %" PRIu32 " rows of dense layers of %s",
                       config->tp, model->dense_inter, model->name);
+    }
+    if (config->weights == SIM_MXFP4 && model->experts == 0) {
+        return refuse(text, capacity, "weights: mxfp4: is for experts, and %s has none: write fp4",
+                      model->name);
     }
     if (config->kv != SIM_BF16 && config->kv != SIM_FP8) {
         return refuse(text, capacity, "kv: %s: caches are bf16 or fp8: write one of them",
@@ -104,6 +103,11 @@ int sim_cost_check(const struct sim_cost_config *config, char *text, size_t capa
             "moe_imbalance: %g: the hottest rank's load over the mean: write 1 to 1024, or 0 "
             "for the tables' own",
             config->moe_imbalance);
+    }
+    if (!isfinite(config->step_overhead_ns) || !isfinite(config->layer_overhead_ns)) {
+        return refuse(text, capacity,
+                      "step_overhead, layer_overhead: %g, %g ns: write a time, or leave them out",
+                      config->step_overhead_ns, config->layer_overhead_ns);
     }
     return check_experts(config, text, capacity);
 }
@@ -230,7 +234,7 @@ void sim_cost_measure(struct sim_cost *cost, struct sim_operators *operators)
     if (m->experts > 0) {
         const double layers = m->layers - m->dense_layers;
         sim_operators_experts(operators, cost->moe_tp, cost->ep, cost->imbalance == 0.0,
-                              &cost->experts);
+                              cost->dp > 1 && cost->ep > 1, &cost->experts);
         for (uint32_t i = 0; i < cost->experts.count; i++) {
             cost->experts.ns[i] *= layers;
         }

@@ -70,7 +70,12 @@ static bool grow(void *context, uint32_t rank, uint32_t sequence, uint32_t token
     struct intake *intake = roster_at(&n->cluster->intakes, n->decoder.intakes[sequence]);
 
     HLG_ASSERT(intake->rank == rank);
-    return take_pages(n, intake, request_pages(tokens, page_tokens_of(n->cluster)));
+    uint32_t pages = request_pages(intake->room + tokens, page_tokens_of(n->cluster));
+    if (pages > intake->page_count && !take_pages(n, intake, pages - intake->page_count)) {
+        return false;
+    }
+    intake->room += tokens;
+    return true;
 }
 
 /* ---- making and unmaking ------------------------------------------------------------------ */
@@ -151,6 +156,7 @@ static struct intake *open_intake(struct node *n, struct job *job)
     intake->rank = job->rank;
     intake->slot = n->decoder.slots.free[--n->decoder.slots.count];
     intake->peer_target = HLG_NONE;
+    intake->flying = HLG_NONE;
     intake->joined = false;
     intake->ready = false;
     intake->handle = 0;
@@ -183,6 +189,11 @@ static struct job *detach(struct cluster *c, struct intake *intake)
     struct job *job = roster_at(&c->jobs, intake->job);
 
     intake_unload(c, intake);
+    if (intake->flying != HLG_NONE) {
+        struct node *p = &c->nodes[intake->flying];
+        intake->flying = HLG_NONE;
+        prefill_count(p, -1);
+    }
     HLG_ASSERT(job->intake == intake->item.number);
     job->intake = HLG_NONE;
     intake->job = HLG_NONE;
@@ -291,31 +302,29 @@ static void mark_submitted(struct node *n, const struct job *job, uint32_t targe
     cluster_trace(c, EVENT_INGESTED, job->request, (uint64_t)n->index << 32 | job->rank);
 }
 
-/* A job that has left the queue gets its pages and goes to a prefill node. */
-static void submit(struct node *n, struct job *job, struct intake *intake)
+/* A job that has left the queue, with its pages, goes to a prefill target (HLG_NONE: it needs none). */
+static void submit(struct node *n, struct job *job, struct intake *intake, uint32_t target)
 {
     struct cluster *c = n->cluster;
-    uint32_t target = job->tokens > 1 ? choose_prefill(c, job) : HLG_NONE;
-    bool homeless = job->tokens > 1 && (target == HLG_NONE || !n->peer_up[target % c->prefills]);
+    int error = -HLG_EPEER;
 
     job->intake = intake->item.number;
-    if (!homeless) {
+    if (target == HLG_NONE || n->peer_up[target % c->prefills]) {
         fill_prompt(intake, job, target == HLG_NONE ? 0 : target / c->prefills);
         mark_submitted(n, job, target);
-        if (target != HLG_NONE) {
-            intake->peer_target = target;
-            sim_router_load(c->routers[0], target, (int64_t)job->tokens);
-        }
-        int error = tell_submit(n, intake, job, target);
-        if (error == 0) {
-            return;
-        }
-        /* its session may have ended a moment ago */
-        HLG_ASSERT(error == -HLG_EPEER || error == -HLG_ELIMIT);
+        error = tell_submit(n, intake, job, target);
+        HLG_ASSERT(error == 0 || error == -HLG_EPEER || error == -HLG_ELIMIT);
     }
-    job = detach(c, intake);
-    close_intake(n, intake, false);
-    request_failed(c, job, HLG_REASON_PEER, CLUSTER_HOMELESS_NS);
+    if (error == 0 && target != HLG_NONE) {
+        intake->peer_target = target;
+        intake->flying = target % c->prefills;
+        sim_router_load(c->routers[0], target, (int64_t)job->tokens);
+        prefill_count(&c->nodes[intake->flying], 1);
+    } else if (error != 0) { /* its session has ended a moment ago */
+        job = detach(c, intake);
+        close_intake(n, intake, false);
+        request_failed(c, job, HLG_REASON_PEER, CLUSTER_HOMELESS_NS);
+    }
 }
 
 /* ---- queues ------------------------------------------------------------------------------- */
@@ -329,6 +338,20 @@ static void pop(struct node *n, struct job *job)
     q->tail = q->head == HLG_NONE ? HLG_NONE : q->tail;
     q->count--;
     job->queued = false;
+}
+
+/* Returns false when it must wait: all prefill nodes have as many requests as they take. *target is
+ * HLG_NONE when there is none to wait for. */
+static bool find_prefill(struct node *n, const struct job *job, uint32_t *target)
+{
+    struct cluster *c = n->cluster;
+
+    *target = choose_prefill(c, job);
+    if (*target == HLG_NONE && c->full_count > 0) {
+        n->decoder.blocked = true;
+        return false;
+    }
+    return true;
 }
 
 /* Submit what there are pages and slots for. */
@@ -347,19 +370,40 @@ static void look_at(struct node *n, uint32_t rank)
         if (sim_pages_available(n->pages[rank]) < wanted) {
             return;
         }
+        uint32_t target = HLG_NONE;
+        if (job->tokens > 1 && !find_prefill(n, job, &target)) {
+            return;
+        }
+        pop(n, job);
+        if (job->tokens > 1 && target == HLG_NONE) {
+            request_failed(c, job, HLG_REASON_PEER, CLUSTER_HOMELESS_NS);
+            continue;
+        }
         struct intake *intake = open_intake(n, job);
         bool taken = take_pages(n, intake, wanted);
         HLG_ASSERT(taken);
-        pop(n, job);
-        submit(n, job, intake);
+        submit(n, job, intake, target);
     }
 }
 
 void decode_look(struct node *n)
 {
     n->decoder.starved = false;
+    n->decoder.blocked = false;
     for (uint32_t rank = 0; rank < n->ranks; rank++) {
         look_at(n, rank);
+    }
+}
+
+/* Some prefill node has a place again: the decode nodes take turns. */
+void decode_unblock(struct cluster *c)
+{
+    for (uint32_t i = 0; c->full_count < c->prefills && i < c->decodes; i++) {
+        struct node *n = cluster_decode_node(c, c->unblocked);
+        c->unblocked = (c->unblocked + 1) % c->decodes;
+        if (n->alive && n->decoder.blocked) {
+            decode_look(n);
+        }
     }
 }
 
@@ -416,41 +460,13 @@ static struct job *leave(struct node *n, struct intake *intake)
     return job;
 }
 
-static void tell_spans(struct node *n, const struct job *job)
-{
-    struct cluster *c = n->cluster;
-    const struct sim_record *record = cluster_record(c, job);
-
-    if (c->options->span == NULL) {
-        return;
-    }
-    for (uint32_t part = 0; part < SIM_TTFT_PARTS; part++) {
-        if (record->at[part + 1] > record->at[part]) {
-            cluster_span(c, &(struct sim_span){.name = sim_part_name(part),
-                                               .node = n->index,
-                                               .track = 2,
-                                               .request = job->request,
-                                               .begin = record->at[part],
-                                               .end = record->at[part + 1],
-                                               .value = record->prompt_tokens});
-        }
-    }
-    cluster_span(c, &(struct sim_span){.name = "decode",
-                                       .node = n->index,
-                                       .track = 2,
-                                       .request = job->request,
-                                       .begin = record->at[SIM_FIRST],
-                                       .end = c->now,
-                                       .value = record->output_tokens});
-}
-
 static void finish(struct node *n, struct intake *intake)
 {
     uint32_t rank = intake->rank;
     struct job *job = leave(n, intake);
 
     cluster_stamp(n->cluster, job, SIM_FINISHED, n->cluster->now);
-    tell_spans(n, job);
+    cluster_tell_spans(n->cluster, job, n->index);
     request_end(n->cluster, job, SIM_DONE, HLG_REASON_NONE);
     look_again(n, rank);
 }
@@ -513,10 +529,11 @@ void decode_news(struct node *n, struct intake *intake)
 {
     struct cluster *c = n->cluster;
     struct job *job = roster_at(&c->jobs, intake->job);
-    bool last_token = c->scenario->decode.last_token;
+    bool last_token = c->last_token;
 
     cluster_stamp(c, job, SIM_READY, c->now);
     if (!last_token) {
+        n->totals.tokens_out += cluster_record(c, job)->at[SIM_FIRST] == HLG_TIME_NEVER;
         cluster_stamp(c, job, SIM_STEPPED, c->now);
         cluster_stamp(c, job, SIM_FIRST, c->now);
     }
@@ -526,6 +543,7 @@ void decode_news(struct node *n, struct intake *intake)
         return;
     }
     intake->joined = true;
+    intake->room = request_pages(job->tokens - 1, page_tokens_of(c)) * page_tokens_of(c);
     int error = sim_batch_join(n->decoder.batch, c->now, job->rank, intake->slot, job->request,
                                job->tokens - 1, job->output);
     HLG_ASSERT(error == 0); /* it waits for as many as there are slots */
@@ -558,13 +576,19 @@ static void on_ready(struct node *n, struct intake *intake, const struct hlg_not
     if (job->tokens > 1) {
         cluster_stamp(c, job, SIM_LANDED, notice->last_piece - c->base);
         planned += c->context_bytes;
+        cluster_span(c, &(struct sim_span){.name = "transfer",
+                                           .node = n->index,
+                                           .track = 1,
+                                           .request = job->request,
+                                           .begin = notice->first_piece - c->base,
+                                           .end = notice->last_piece - c->base,
+                                           .value = notice->bytes});
     }
     intake->ready = true;
     intake->handle = notice->request;
     cluster_record(c, job)->bytes = notice->bytes;
     c->run->bytes_planned += planned;
     c->run->bytes_landed += notice->bytes;
-    n->totals.bytes += notice->bytes;
     cluster_trace(c, EVENT_NEWS, job->request, notice->bytes);
     hlg_time dispatch_ns = c->scenario->decode.engine.dispatch_ns;
     heap_put(c, (struct event){.at = hlg_time_after(c->now, dispatch_ns),

@@ -6,6 +6,7 @@
 #define MS            ((double)HLG_NS_PER_MS)
 #define FULL_SHARE    0.9  /* a resource that is used more is called the limit */
 #define WAITING_SHARE 0.25 /* of the window, with requests waiting for pages: the same */
+#define SLOTS_SHARE   0.95 /* of all slots, in the mean over the window: the same */
 #define SAMPLES_MIN   8u   /* in the window, else totals of the run stand in */
 #define GROWTH_SHARE  0.02 /* of the arrivals that must be left in the queue: overload */
 #define GROWTH_MIN    4.0  /* requests */
@@ -77,7 +78,20 @@ static bool measured(const struct sim_scenario *scenario, const struct sim_recor
            at >= measure->warmup_ns && at < hlg_time_after(measure->warmup_ns, measure->window_ns);
 }
 
-static struct window window_of(const struct sim_scenario *scenario, const struct sim_run *run)
+/* When the last request arrived. */
+static hlg_time last_arrival(const struct sim_run *run)
+{
+    hlg_time last = 0;
+
+    for (uint32_t i = 0; i < run->record_count; i++) {
+        const hlg_time at = run->records[i].at[SIM_ARRIVED];
+        last = at != HLG_TIME_NEVER && at > last ? at : last;
+    }
+    return last;
+}
+
+static struct window window_of(const struct sim_scenario *scenario,
+                               const struct sim_workload *workload, const struct sim_run *run)
 {
     const struct sim_measure *measure = &scenario->measure;
     struct window window = {measure->warmup_ns, run->end_ns};
@@ -93,20 +107,17 @@ static struct window window_of(const struct sim_scenario *scenario, const struct
     }
     window.end = hlg_min_time(run->end_ns, hlg_time_after(measure->warmup_ns, measure->window_ns));
     window.begin = hlg_min_time(window.begin, window.end);
+    if (measure->window_ns == HLG_TIME_NEVER && workload->users == 0) {
+        /* Once arrivals cease the cluster runs empty: no rate of that time is one that it has. */
+        const hlg_time last = hlg_min_time(last_arrival(run), window.end);
+        if (last > window.begin && last - window.begin >= (window.end - window.begin) / 2) {
+            window.end = last;
+        }
+    }
     return window;
 }
 
 /* ---- Latencies ---- */
-
-enum latency {
-    LATENCY_PARTS = 0, /* then one a part */
-    LATENCY_TTFT = SIM_TTFT_PARTS,
-    LATENCY_TPOT,
-    LATENCY_E2E_PER_TOKEN,
-    LATENCY_E2E,
-    LATENCY_SPEED,
-    LATENCIES
-};
 
 /* Time between two moments, or the time waited for the second. False: the first was not reached. */
 static bool waited(const struct sim_run *run, const struct sim_record *record, uint32_t from,
@@ -130,63 +141,78 @@ static bool latency_of(const struct sim_run *run, const struct sim_record *recor
     if (record->outcome == SIM_REFUSED) {
         return false;
     }
-    if (latency < LATENCY_TTFT) {
+    if (latency < SIM_LATENCY_TTFT) {
         const bool has = waited(run, record, latency, latency + 1, value);
         value->counted = has && reached(record, SIM_FIRST);
         return has;
     }
-    switch ((enum latency)latency) {
-    case LATENCY_TTFT:
+    switch ((enum sim_latency)latency) {
+    case SIM_LATENCY_TTFT:
         (void)waited(run, record, SIM_ARRIVED, SIM_FIRST, value);
         break;
-    case LATENCY_E2E:
+    case SIM_LATENCY_E2E:
         value->open = !done;
         value->value =
             span_ns(record->at[SIM_ARRIVED], done ? record->at[SIM_FINISHED] : run->end_ns) / MS;
         break;
-    case LATENCY_TPOT:
-    case LATENCY_SPEED:
+    case SIM_LATENCY_TPOT:
+    case SIM_LATENCY_SPEED:
         if (!done || record->output_tokens < 2) {
             return false;
         }
         value->value = tpot_ns(record) / MS;
-        if (latency == LATENCY_SPEED) {
+        if (latency == SIM_LATENCY_SPEED) {
             if (value->value <= 0) {
                 return false;
             }
             value->value = 1000 / value->value;
         }
         break;
-    case LATENCY_E2E_PER_TOKEN:
+    case SIM_LATENCY_E2E_PER_TOKEN:
         if (!done) {
             return false;
         }
         value->value = span_ns(record->at[SIM_ARRIVED], record->at[SIM_FINISHED]) / MS /
                        (double)record->output_tokens;
         break;
-    case LATENCY_PARTS:
-    case LATENCIES:
+    case SIM_LATENCY_PART:
+    case SIM_LATENCIES:
         hlg_unreachable();
     }
     value->counted = !value->open;
     return true;
 }
 
+uint64_t sim_metrics_values(const struct sim_scenario *scenario, const struct sim_run *run,
+                            uint32_t latency, struct sim_value *values)
+{
+    uint64_t count = 0;
+
+    HLG_ASSERT(latency < SIM_LATENCIES);
+    for (uint32_t i = 0; i < run->record_count; i++) {
+        const struct sim_record *record = &run->records[i];
+        if (measured(scenario, record) && latency_of(run, record, latency, &values[count])) {
+            count++;
+        }
+    }
+    return count;
+}
+
 static struct sim_summary *summary_of(struct sim_metrics *metrics, uint32_t latency)
 {
-    switch ((enum latency)latency) {
-    case LATENCY_TTFT:
+    switch ((enum sim_latency)latency) {
+    case SIM_LATENCY_TTFT:
         return &metrics->ttft_ms;
-    case LATENCY_TPOT:
+    case SIM_LATENCY_TPOT:
         return &metrics->tpot_ms;
-    case LATENCY_E2E_PER_TOKEN:
+    case SIM_LATENCY_E2E_PER_TOKEN:
         return &metrics->e2e_per_token_ms;
-    case LATENCY_E2E:
+    case SIM_LATENCY_E2E:
         return &metrics->e2e_ms;
-    case LATENCY_SPEED:
+    case SIM_LATENCY_SPEED:
         return &metrics->speed_tps;
-    case LATENCY_PARTS:
-    case LATENCIES:
+    case SIM_LATENCY_PART:
+    case SIM_LATENCIES:
         break;
     }
     HLG_ASSERT(latency < SIM_TTFT_PARTS);
@@ -205,14 +231,8 @@ static void turn_speed(const struct sim_summary *tpot, struct sim_summary *speed
 static void latencies(const struct sim_scenario *scenario, const struct sim_run *run,
                       struct sim_value *values, struct sim_metrics *metrics)
 {
-    for (uint32_t latency = 0; latency < LATENCIES; latency++) {
-        uint64_t count = 0;
-        for (uint32_t i = 0; i < run->record_count; i++) {
-            const struct sim_record *record = &run->records[i];
-            if (measured(scenario, record) && latency_of(run, record, latency, &values[count])) {
-                count++;
-            }
-        }
+    for (uint32_t latency = 0; latency < SIM_LATENCIES; latency++) {
+        const uint64_t count = sim_metrics_values(scenario, run, latency, values);
         sim_summarise(values, count, summary_of(metrics, latency));
     }
     turn_speed(&metrics->tpot_ms, &metrics->speed_tps);
@@ -449,11 +469,12 @@ static uint32_t decode_nodes(const struct sim_run *run)
     return count == 0 ? run->prefill_nodes : count; /* co-located: all of them */
 }
 
-/* [4 * records] of changes; returns how many. */
-static uint64_t list_changes(const struct sim_run *run, struct change *changes)
+/* [4 * records] of changes; returns how many, and whether any request waited. */
+static uint64_t list_changes(const struct sim_run *run, struct change *changes, bool *any_waited)
 {
     uint64_t count = 0;
 
+    *any_waited = false;
     for (uint32_t i = 0; i < run->record_count; i++) {
         const struct sim_record *record = &run->records[i];
         const uint32_t node =
@@ -464,6 +485,7 @@ static uint64_t list_changes(const struct sim_run *run, struct change *changes)
         const hlg_time left = left_at(run, record);
         const hlg_time submitted = hlg_min_time(left, moment_or_end(run, record, SIM_SUBMITTED));
         if (submitted > record->at[SIM_INGESTED]) {
+            *any_waited = true;
             changes[count++] = (struct change){record->at[SIM_INGESTED], node, 0, 1};
             changes[count++] = (struct change){submitted, node, 0, -1};
         }
@@ -479,7 +501,8 @@ static uint64_t list_changes(const struct sim_run *run, struct change *changes)
 static void holders(const struct sim_run *run, const struct window *window, struct change *changes,
                     struct sim_metrics *metrics)
 {
-    const uint64_t count = list_changes(run, changes);
+    bool any_waited = false;
+    const uint64_t count = list_changes(run, changes, &any_waited);
     const double whole = span_ns(window->begin, window->end) * decode_nodes(run);
     double waiting_ns = 0;
     double waiting_held = 0;
@@ -487,6 +510,13 @@ static void holders(const struct sim_run *run, const struct window *window, stru
     int64_t held = 0;
     int64_t waiting = 0;
 
+    if (!any_waited) { /* pairs of begin and end: their order does not matter */
+        for (uint64_t i = 0; i < count; i += 2) {
+            held_ns += clipped(window, changes[i].at, changes[i + 1].at);
+        }
+        metrics->held_mean = whole <= 0 ? 0 : held_ns / whole;
+        return;
+    }
     qsort(changes, count, sizeof *changes, compare_changes);
     for (uint64_t i = 0; i < count; i++) {
         held += changes[i].held;
@@ -571,7 +601,9 @@ static double batch_mean(const struct sim_run *run, const struct window *window)
 
 /* ---- What is fullest ---- */
 
-static const char *limit_of(const struct sim_scenario *scenario, const struct sim_metrics *metrics)
+/* A prefill node or NIC that is always busy is the cause where decode nodes are full as well: they hold
+ * pages for what waits for it. Sets metrics->limit and limit_batch. */
+static void find_limit(const struct sim_scenario *scenario, struct sim_metrics *metrics)
 {
     const bool colocated = scenario->serving == SIM_SERVING_COLOCATED;
     const struct sim_engine *engine =
@@ -582,25 +614,27 @@ static const char *limit_of(const struct sim_scenario *scenario, const struct si
     const double network =
         metrics->nic_out_max > metrics->nic_in_max ? metrics->nic_out_max : metrics->nic_in_max;
 
-    if (metrics->waiting_share > WAITING_SHARE) {
-        const bool full = metrics->waiting_held >= 0.98 * slots;
-        return full ? (colocated ? "batch slots" : "decode batch slots")
-                    : (colocated ? "KV" : "decode KV");
+    metrics->limit = "none";
+    if (!colocated && metrics->prefill_busy >= FULL_SHARE && metrics->prefill_busy >= network) {
+        metrics->limit = "prefill";
+    } else if (!colocated && network >= FULL_SHARE) {
+        metrics->limit = "network";
+    } else if (metrics->batch_mean >= SLOTS_SHARE * slots) {
+        metrics->limit = colocated ? "batch slots" : "decode batch slots";
+        metrics->limit_batch = metrics->batch_mean;
+    } else if (metrics->waiting_share > WAITING_SHARE) {
+        metrics->limit = colocated ? "KV" : "decode KV";
+        metrics->limit_batch = metrics->waiting_held;
+    } else if (colocated && metrics->overloaded) {
+        metrics->limit = "engine";
     }
-    if (colocated) {
-        return metrics->overloaded ? "engine" : "none";
-    }
-    if (metrics->prefill_busy >= FULL_SHARE && metrics->prefill_busy >= network) {
-        return "prefill";
-    }
-    return network >= FULL_SHARE ? "network" : "none";
 }
 
 int sim_metrics(const struct sim_scenario *scenario, const struct sim_workload *workload,
                 const struct sim_run *run, struct sim_metrics *metrics)
 {
     const size_t records = run->record_count == 0 ? 1 : run->record_count;
-    const struct window window = window_of(scenario, run);
+    const struct window window = window_of(scenario, workload, run);
     struct sim_value *values = malloc(records * sizeof *values);
     struct change *changes = malloc(4 * records * sizeof *changes);
 
@@ -623,7 +657,7 @@ int sim_metrics(const struct sim_scenario *scenario, const struct sim_workload *
     metrics->batch_mean = batch_mean(run, &window);
     metrics->queue_mean = queue_mean(run, &window);
     metrics->overloaded = overloaded(workload, run, &window);
-    metrics->limit = limit_of(scenario, metrics);
+    find_limit(scenario, metrics);
     free(values);
     free(changes);
     return 0;

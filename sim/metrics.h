@@ -4,7 +4,8 @@
  * Latencies are of the measured requests: those that arrive within the scenario's window. Unfinished
  * and failed ones count in the percentiles of TTFT, its parts and E2E as at least what they waited
  * until the run ended; a refused one has no latency. Rates are of all requests that finish within the
- * window, measured or not.
+ * window, measured or not. A scenario that bounds no window has one from its first measured arrival to
+ * the last arrival; to the end of the run in closed loop, or when all arrive in the run's first half.
  */
 #ifndef HALAGE_SIM_METRICS_H
 #define HALAGE_SIM_METRICS_H
@@ -63,10 +64,27 @@ struct sim_metrics {
     double waiting_held; /* sequences that hold pages of such a node then */
     double queue_mean;   /* requests that wait for their first token */
     double cached_share; /* prompt tokens found in caches */
+    double limit_batch;  /* of a node, at the limit of KV or slots; 0 for the others */
     const char *limit; /* what is fullest: "prefill", "decode batch slots", "decode KV", "network",
                           "engine" and "KV", "batch slots" of co-located nodes; "none" */
     bool overloaded;   /* open loop, and the queue grew through the whole window */
 };
+
+/* One quantity of a request. The first SIM_TTFT_PARTS numbers are the parts of its TTFT. */
+enum sim_latency {
+    SIM_LATENCY_PART = 0,
+    SIM_LATENCY_TTFT = SIM_TTFT_PARTS,
+    SIM_LATENCY_TPOT,
+    SIM_LATENCY_E2E_PER_TOKEN,
+    SIM_LATENCY_E2E,
+    SIM_LATENCY_SPEED,
+    SIM_LATENCIES
+};
+
+/* A latency of all measured requests that have it, in order, into values [run->record_count]; in
+ * milliseconds, or tokens/s. Returns how many. */
+uint64_t sim_metrics_values(const struct sim_scenario *scenario, const struct sim_run *run,
+                            uint32_t latency, struct sim_value *values);
 
 /* Whether a request met every SLO that is set. One that is not done met none. */
 bool sim_metrics_meets(const struct sim_scenario *scenario, const struct sim_record *record);

@@ -1,6 +1,7 @@
 /*
  * A co-located engine: one node that computes prompts and decodes, in DP ranks that step together, each
- * with its own queue, pages and prefix cache. The baseline that disaggregation is compared with.
+ * with its own queue, pages and prefix cache. The baseline that disaggregation is compared with; what it
+ * assumes is in docs/engines.md.
  *
  * Each rank serves its queue in order. A request starts when the rank has a place and pages for it; its
  * prompt, less what the cache has, is computed within the token budget of a step, and the step that ends
@@ -12,7 +13,7 @@
  * Steps without prompts are summed in closed form, as in batch.h.
  *
  * Time is the caller's, as in batch.h: what happens depends on the submits and their times alone. At one
- * time events come by kind as in the enum, but STARTED last.
+ * time prompts that end are told first, then sequences that end, then who is preempted, then who starts.
  */
 #ifndef HALAGE_SIM_MIXED_H
 #define HALAGE_SIM_MIXED_H

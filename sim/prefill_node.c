@@ -18,7 +18,8 @@ int prefill_open(struct node *n)
     struct cluster *c = n->cluster;
     struct prefill_engine *e = &n->prefill;
 
-    *e = (struct prefill_engine){.running = HLG_NONE, .composed = HLG_NONE};
+    *e = (struct prefill_engine){
+        .running = HLG_NONE, .composed = HLG_NONE, .open = e->open, .full = e->full};
     e->queues = calloc(n->ranks, sizeof *e->queues);
     e->valid = calloc(n->ranks, sizeof *e->valid);
     e->rank_busy = calloc(n->ranks, sizeof *e->rank_busy);
@@ -51,7 +52,9 @@ void prefill_close(struct node *n)
     free(e->works);
     free(e->forwards[0].parts);
     free(e->forwards[1].parts);
-    *e = (struct prefill_engine){.running = HLG_NONE, .composed = HLG_NONE};
+    /* what is on its way to it is so still */
+    *e = (struct prefill_engine){
+        .running = HLG_NONE, .composed = HLG_NONE, .open = e->open, .full = e->full};
 }
 
 /* ---- queues ------------------------------------------------------------------------------- */
@@ -532,6 +535,28 @@ void prefill_tick(struct node *n, uint32_t layer)
     await_tick(n, layer + 1);
 }
 
+/* ---- how many ----------------------------------------------------------------------------- */
+
+/* A node that has as many requests as it takes is none to the router. */
+void prefill_count(struct node *n, int32_t more)
+{
+    struct cluster *c = n->cluster;
+    struct prefill_engine *e = &n->prefill;
+
+    HLG_ASSERT(more > 0 || e->open > 0);
+    e->open = more > 0 ? e->open + 1 : e->open - 1;
+    bool full = e->open >= c->limits[0].requests_max;
+    if (full == e->full) {
+        return;
+    }
+    e->full = full;
+    c->full_count = full ? c->full_count + 1 : c->full_count - 1;
+    cluster_set_up(c, n);
+    if (!full) {
+        decode_unblock(c);
+    }
+}
+
 /* ---- what the machine says ---------------------------------------------------------------- */
 
 static uint32_t get_u32(const uint8_t *bytes)
@@ -553,6 +578,13 @@ static void on_requested(struct node *n, const struct letter *letter)
     w->slot = (uint32_t)w->handle; /* the low half: a handle's index in the machine's table */
     HLG_ASSERT(w->slot < n->cluster->limits[0].requests_max);
     e->works[w->slot] = w->item.number;
+    struct intake *intake =
+        roster_find(&c->intakes, get_u32(letter->prompt + 4), get_u32(letter->prompt + 8));
+    if (intake != NULL && intake->flying != HLG_NONE) {
+        intake->flying = HLG_NONE; /* now it is there */
+    } else {
+        prefill_count(n, 1);
+    }
     w->request = get_u32(letter->prompt);
     w->intake = get_u32(letter->prompt + 4);
     w->intake_serial = get_u32(letter->prompt + 8);
@@ -589,6 +621,7 @@ static void let_go(struct node *n, struct work *w)
     unload(n->cluster, w);
     give_pages(n, w);
     roster_give(&n->cluster->works, w);
+    prefill_count(n, -1);
 }
 
 static struct work *find(struct node *n, hlg_handle handle)
@@ -628,6 +661,7 @@ void prefill_died(struct node *n)
             unload(c, w);
             w->page_count = 0; /* the memory is gone with the node */
             roster_give(&c->works, w);
+            prefill_count(n, -1);
         }
     }
     sample_busy(n, false);

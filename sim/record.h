@@ -32,10 +32,12 @@ enum sim_outcome {
 };
 
 struct sim_record {
-    hlg_time at[SIM_MOMENTS]; /* HLG_TIME_NEVER: not reached. Of the last attempt, but ARRIVED */
-    uint32_t request;         /* index in the workload */
-    uint32_t outcome;         /* enum sim_outcome */
-    uint32_t reason;          /* enum hlg_reason, when FAILED */
+    /* HLG_TIME_NEVER: not reached. ARRIVED is of the first attempt, FINISHED of the last; those in
+       between are of the attempt in which the first token came out, or of the last if none did. */
+    hlg_time at[SIM_MOMENTS];
+    uint32_t request; /* index in the workload */
+    uint32_t outcome; /* enum sim_outcome */
+    uint32_t reason;  /* enum hlg_reason, when FAILED */
     uint32_t prompt_tokens;
     uint32_t output_tokens;
     uint32_t cached_tokens; /* of the prompt, found in the prefill node's cache */
@@ -45,6 +47,7 @@ struct sim_record {
     uint32_t decode_rank;
     uint32_t steps;       /* decode steps */
     uint32_t preemptions; /* each made a new attempt */
+    uint32_t retries;     /* likewise: attempts that failed */
     uint64_t bytes;       /* that landed for it, all copies */
 };
 

@@ -16,8 +16,8 @@ static void engine_line(FILE *file, const char *role, uint32_t nodes,
                   ", weights %s, kv %s\n",
                   role, nodes, engine->gpus, engine->gpu, engine->tp, engine->dp, engine->ep,
                   sim_dtype_name(engine->weights), sim_dtype_name(engine->kv));
-    (void)fprintf(file, "    %s %s, calibration %s; %" PRIu64 " KV tokens a rank%s\n",
-                  basis->engine, engine->version[0] != '\0' ? engine->version : "(its version)",
+    (void)fprintf(file, "    %s%s%s, calibration %s; %" PRIu64 " KV tokens a rank%s\n",
+                  basis->engine, engine->version[0] != '\0' ? ", asked for " : "", engine->version,
                   basis->id, kv_tokens, engine->kv_tokens != 0 ? " (given)" : "");
     if (basis->extrapolated) {
         (void)fprintf(file, "    EXTRAPOLATED: %s\n", basis->why);
@@ -172,11 +172,17 @@ static void verdict(FILE *file, const struct sim_run *run, const struct sim_metr
         (void)fprintf(file, "; requests wait for pages or a slot %.0f %% of the time",
                       100 * m->waiting_share);
     }
-    if (strstr(m->limit, "KV") != NULL || strstr(m->limit, "slots") != NULL) {
+    if (m->limit_batch > 0) {
         (void)fprintf(file, ": %s-limited at b=%.1f a node",
-                      strstr(m->limit, "KV") != NULL ? "KV" : "slot", m->waiting_held);
+                      strstr(m->limit, "KV") != NULL ? "KV" : "slot", m->limit_batch);
     }
     (void)fputc('\n', file);
+    if (m->requests == 0) {
+        (void)fputs(
+            "NOTHING     was measured: all requests arrive in the warm-up or after the window;\n"
+            "            ask for more, or lower measure.warmup_requests or measure.warmup\n",
+            file);
+    }
     if (m->overloaded) {
         (void)fputs(
             "OVERLOADED  the queue grew all the time: latencies depend on how long it ran\n", file);

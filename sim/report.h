@@ -47,8 +47,9 @@ int sim_report_explain(FILE *file, const struct sim_scenario *scenario, const st
                        uint32_t request);
 
 /*
- * Perfetto (JSON trace events, times in microseconds): nodes are processes; engine, network and request
- * slots are threads. Open, spans in any order, close. `path` is written at close, whole; sim_trace_abandon()
+ * Perfetto (JSON trace events, times in microseconds): nodes are processes; engine, network and as many
+ * lanes as requests overlap are threads. Open, spans in any order, close; those of requests (track >= 2)
+ * are kept until then, and share a lane where they do not overlap. `path` is written at close, whole; sim_trace_abandon()
  * leaves nothing behind.
  *
  * text  [capacity] one sentence on error

@@ -114,14 +114,15 @@ static json_t *throughput(const struct sim_metrics *m)
 
 static json_t *use(const struct sim_metrics *m)
 {
-    return json_pack("{so so so so so so so so so so so so so so}", "prefill_busy",
+    return json_pack("{so so so so so so so so so so so so so so so}", "prefill_busy",
                      real(m->prefill_busy), "decode_busy", real(m->decode_busy), "prefill_kv",
                      real(m->prefill_kv), "decode_kv", real(m->decode_kv), "nic_out",
                      real(m->nic_out), "nic_out_busiest", real(m->nic_out_max), "nic_in",
                      real(m->nic_in), "nic_in_busiest", real(m->nic_in_max), "batch_mean",
                      real(m->batch_mean), "held_mean", real(m->held_mean), "page_wait_share",
                      real(m->waiting_share), "held_when_waiting", real(m->waiting_held),
-                     "queue_mean", real(m->queue_mean), "cached_share", real(m->cached_share));
+                     "limit_batch", real(m->limit_batch), "queue_mean", real(m->queue_mean),
+                     "cached_share", real(m->cached_share));
 }
 
 json_t *sim_report_json(const struct sim_scenario *scenario, const struct sim_run *run,

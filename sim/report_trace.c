@@ -8,13 +8,19 @@
 #include <string.h>
 #include <unistd.h>
 
+#define TRACK_REQUESTS 2u /* and all above */
+
 struct sim_trace {
     const struct sim_scenario *scenario;
     char path[SIM_PATH_MAX];
     char temporary[SIM_PATH_MAX + 32];
     FILE *file;
     uint32_t nodes;
-    uint32_t *tracks; /* [nodes] named so far, of each */
+    uint32_t *tracks;       /* [nodes] named so far, of each */
+    struct sim_span *spans; /* [span_count] of requests: they get their lanes at the end */
+    size_t span_count;
+    size_t span_capacity;
+    bool no_memory;
 };
 
 static int fail(const char *path, const char *what, char *text, size_t capacity)
@@ -40,6 +46,7 @@ static void node_name(const struct sim_scenario *scenario, uint32_t node, char *
 
 static void free_trace(struct sim_trace *trace)
 {
+    free(trace->spans);
     free(trace->tracks);
     free(trace);
 }
@@ -104,13 +111,11 @@ static void name_tracks(struct sim_trace *trace, uint32_t node, uint32_t track)
     }
 }
 
-void sim_trace_span(void *context, const struct sim_span *span)
+static void write_span(struct sim_trace *trace, const struct sim_span *span)
 {
-    struct sim_trace *trace = context;
-
-    HLG_ASSERT(span->node < trace->nodes && span->begin <= span->end);
-    name_tracks(trace, span->node, span->track);
     const hlg_time length = span->end - span->begin;
+
+    name_tracks(trace, span->node, span->track);
     (void)fprintf(trace->file,
                   ",\n{\"ph\":\"X\",\"name\":\"%s\",\"pid\":%" PRIu32 ",\"tid\":%" PRIu32
                   ",\"ts\":%" PRIu64 ".%03" PRIu64 ",\"dur\":%" PRIu64 ".%03" PRIu64
@@ -121,6 +126,141 @@ void sim_trace_span(void *context, const struct sim_span *span)
         (void)fprintf(trace->file, ",\"request\":%" PRIu32, span->request);
     }
     (void)fputs("}}", trace->file);
+}
+
+void sim_trace_span(void *context, const struct sim_span *span)
+{
+    struct sim_trace *trace = context;
+
+    HLG_ASSERT(span->node < trace->nodes && span->begin <= span->end);
+    if (span->track < TRACK_REQUESTS) {
+        write_span(trace, span);
+        return;
+    }
+    if (trace->span_count == trace->span_capacity) {
+        const size_t capacity = trace->span_capacity == 0 ? 1024 : 2 * trace->span_capacity;
+        struct sim_span *grown = realloc(trace->spans, capacity * sizeof *grown);
+        if (grown == NULL) {
+            trace->no_memory = true;
+            return;
+        }
+        trace->spans = grown;
+        trace->span_capacity = capacity;
+    }
+    trace->spans[trace->span_count++] = *span;
+}
+
+/* ---- Lanes: requests of a node that overlap get threads of their own ---- */
+
+static int compare_owners(const void *a, const void *b)
+{
+    const struct sim_span *left = a;
+    const struct sim_span *right = b;
+
+    if (left->node != right->node) {
+        return left->node < right->node ? -1 : 1;
+    }
+    if (left->request != right->request) {
+        return left->request < right->request ? -1 : 1;
+    }
+    if (left->begin != right->begin) {
+        return left->begin < right->begin ? -1 : 1;
+    }
+    return left->end > right->end ? -1 : left->end < right->end; /* the outer one first */
+}
+
+/* All spans of one request on one node. */
+struct stay {
+    uint32_t node;
+    uint32_t lane;
+    hlg_time begin;
+    hlg_time end;
+    size_t first; /* span */
+    size_t count;
+};
+
+static int compare_stays(const void *a, const void *b)
+{
+    const struct stay *left = a;
+    const struct stay *right = b;
+
+    if (left->node != right->node) {
+        return left->node < right->node ? -1 : 1;
+    }
+    if (left->begin != right->begin) {
+        return left->begin < right->begin ? -1 : 1;
+    }
+    return left->first < right->first ? -1 : 1;
+}
+
+static size_t list_stays(const struct sim_trace *trace, struct stay *stays)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < trace->span_count; i++) {
+        const struct sim_span *span = &trace->spans[i];
+        if (i == 0 || span->node != span[-1].node || span->request != span[-1].request) {
+            stays[count++] = (struct stay){.node = span->node, .begin = span->begin, .first = i};
+        }
+        struct stay *stay = &stays[count - 1];
+        stay->end = span->end > stay->end ? span->end : stay->end;
+        stay->count++;
+    }
+    return count;
+}
+
+/* The first lane that is free, by a tree of the least end of each pair of lanes: a lane is found in the
+ * logarithm of their number, and lanes are as many as stays at most. */
+static void give_lanes(struct stay *stays, size_t count, hlg_time *tree, size_t leaves)
+{
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || stays[i].node != stays[i - 1].node) {
+            memset(tree, 0, 2 * leaves * sizeof *tree);
+        }
+        size_t at = 1;
+        while (at < leaves) {
+            at = 2 * at + (tree[2 * at] > stays[i].begin);
+        }
+        HLG_ASSERT(tree[at] <= stays[i].begin);
+        stays[i].lane = hlg_u32(at - leaves);
+        for (tree[at] = stays[i].end; at > 1; at /= 2) {
+            tree[at / 2] = hlg_min_time(tree[at], tree[at ^ 1]);
+        }
+    }
+}
+
+static bool write_requests(struct sim_trace *trace)
+{
+    size_t leaves = 1;
+    struct stay *stays = calloc(trace->span_count + 1, sizeof *stays);
+
+    if (stays == NULL) {
+        return false;
+    }
+    if (trace->span_count != 0) {
+        qsort(trace->spans, trace->span_count, sizeof *trace->spans, compare_owners);
+    }
+    const size_t count = list_stays(trace, stays);
+    while (leaves < count + 1) {
+        leaves *= 2;
+    }
+    hlg_time *tree = calloc(2 * leaves, sizeof *tree);
+    if (tree == NULL) {
+        free(stays);
+        return false;
+    }
+    qsort(stays, count, sizeof *stays, compare_stays);
+    give_lanes(stays, count, tree, leaves);
+    for (size_t i = 0; i < count; i++) {
+        for (size_t k = 0; k < stays[i].count; k++) {
+            struct sim_span *span = &trace->spans[stays[i].first + k];
+            span->track = TRACK_REQUESTS + stays[i].lane;
+            write_span(trace, span);
+        }
+    }
+    free(tree);
+    free(stays);
+    return true;
 }
 
 static void trailer(struct sim_trace *trace, const struct sim_run *run)
@@ -146,9 +286,11 @@ static void trailer(struct sim_trace *trace, const struct sim_run *run)
 int sim_trace_close(struct sim_trace *trace, const struct sim_run *run, char *text, size_t capacity)
 {
     int error = 0;
+    const bool memory = !trace->no_memory && write_requests(trace);
 
     trailer(trace, run);
-    const bool written = ferror(trace->file) == 0 && fflush(trace->file) == 0;
+    errno = memory ? errno : ENOMEM;
+    const bool written = memory && ferror(trace->file) == 0 && fflush(trace->file) == 0;
     if (fclose(trace->file) != 0 || !written) {
         error = fail(trace->path, "write", text, capacity);
     } else if (rename(trace->temporary, trace->path) != 0) {

@@ -335,6 +335,19 @@ static int check_longest(const struct check *check, const struct longest *longes
     return 0;
 }
 
+/* Somebody must be left to measure. */
+static int check_warmup(const struct check *check, uint32_t count)
+{
+    const uint32_t warmup = check->scenario->measure.warmup_requests;
+    if (warmup < count) {
+        return 0;
+    }
+    return refuse(check, "measure.warmup_requests",
+                  "%" PRIu32 ": the scenario has %" PRIu32
+                  " requests; write less, or more requests",
+                  warmup, count);
+}
+
 /* First by the distributions' bounds, which cost nothing; then, where these are too long, by what is
  * drawn. */
 static int check_traffic(const struct check *check, const uint64_t kv_tokens[2])
@@ -345,6 +358,9 @@ static int check_traffic(const struct check *check, const uint64_t kv_tokens[2])
     struct sim_workload workload = {0};
     struct longest longest = {.prompt_request = HLG_NONE, .both_request = HLG_NONE};
     if (is_drawn) {
+        if (check_warmup(check, drawn->count) < 0) {
+            return -HLG_EINVAL;
+        }
         struct sim_scenario one = *scenario;
         uint32_t output = 0;
         one.traffic.drawn.count = 1;
@@ -368,8 +384,9 @@ static int check_traffic(const struct check *check, const uint64_t kv_tokens[2])
         return result;
     }
     measure(&workload, &longest);
+    const uint32_t count = workload.count;
     sim_workload_fini(&workload);
-    return check_longest(check, &longest, kv_tokens);
+    return check_warmup(check, count) < 0 ? -HLG_EINVAL : check_longest(check, &longest, kv_tokens);
 }
 
 static int check_serving(const struct check *check, uint64_t kv_tokens[2])

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define GROUPS_MAX 16u
 /* Of one mapping: its keys, mappings within it, faults, sweep and the end. */
@@ -214,6 +215,10 @@ static int load_chain(struct sim_file_chain *chain, const struct schema *schema,
             return sim_key_refuse(&source, "extends", extends,
                                   "scenarios extend each other in a circle; take one away", text,
                                   capacity);
+        }
+        if (access(next, R_OK) != 0) {
+            return sim_key_refuse(&source, "extends", extends,
+                                  "there is no such file beside this one", text, capacity);
         }
         if (chain->count == SIM_FILE_EXTENDS_MAX) {
             return sim_key_refuse(&source, "extends", extends,

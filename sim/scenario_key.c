@@ -66,6 +66,7 @@ _Static_assert(sizeof(enum sim_serving) == sizeof(uint32_t), "words are set thro
         .path = (name), .kind = (what), .offset = AT(field), .capacity = ROOM(field), __VA_ARGS__ \
     }
 
+/* Names of members cannot stand in parentheses. NOLINTBEGIN(bugprone-macro-parentheses) */
 #define SHAPE(name, field, most, what) \
     COUNT("model." name, model.field, 0, most, .flags = SIM_KEY_DERIVED, COMMENT(what))
 
@@ -117,14 +118,22 @@ _Static_assert(sizeof(enum sim_serving) == sizeof(uint32_t), "words are set thro
         BOOL(group ".prefix_cache", field.prefix_cache,                          \
              COMMENT("keep the pages of prompts, for prompts that begin alike"))
 
-#define BATCH(group, field)                                                                    \
-    COUNT(group ".sequences_max", field.sequences_max, 1, 65535,                               \
-          COMMENT("sequences in a DP rank's batch; others wait")),                             \
-        WORD(group ".kv_policy", field.policy, policy_words,                                   \
-             COMMENT("reserve pages for the whole answer, or grow and preempt the youngest")), \
-        LIST(group ".accept", field.accept, field.draft,                                       \
-             COMMENT(                                                                          \
-                 "MTP: shares of steps that accept at least 1, 2, ... draft tokens; []: no MTP"))
+#define SPECIAL_LIST(name, field)                                                                  \
+    {                                                                                              \
+        .path = (name), .kind = SIM_KEY_DRAFT, .flags = SIM_KEY_ALIAS, .offset = AT(field.accept), \
+        .capacity = AT(field.draft), .max = SIM_DRAFT_MAX,                                         \
+        COMMENT("MTP: draft tokens of a step, fewer than accept has; 0: no MTP")                   \
+    }
+
+#define BATCH(group, field)                                                                        \
+    COUNT(group ".sequences_max", field.sequences_max, 1, 65535,                                   \
+          COMMENT("sequences in a DP rank's batch; others wait")),                                 \
+        WORD(group ".kv_policy", field.policy, policy_words,                                       \
+             COMMENT("reserve pages for the whole answer, or grow and preempt the youngest")),     \
+        LIST(group ".accept", field.accept, field.draft,                                           \
+             COMMENT(                                                                              \
+                 "MTP: shares of steps that accept at least 1, 2, ... draft tokens; []: no MTP")), \
+        SPECIAL_LIST(group ".draft", field)
 
 #define LENGTHS(group, field, index)                                                    \
     SPECIAL(group ".tokens", SIM_KEY_TOKENS, field, .min = 1, .max = HLG_TOKENS_MAX,    \
@@ -141,6 +150,8 @@ _Static_assert(sizeof(enum sim_serving) == sizeof(uint32_t), "words are set thro
              COMMENT("its standard deviation over its mean")),                          \
         SPECIAL(group ".cdf", SIM_KEY_CDF, traffic.cdf_path[index],                     \
                 COMMENT("file, JSON: pairs [tokens, share of all that are at most so long]"))
+
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 const struct sim_key sim_keys[] = {
     {.path = "schema", .kind = SIM_KEY_SCHEMA, .flags = SIM_KEY_LABEL, COMMENT("of this file: 1")},

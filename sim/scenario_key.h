@@ -12,11 +12,12 @@ enum sim_key_kind {
     SIM_KEY_COUNT, /* uint32_t */
     SIM_KEY_WIDE,  /* uint64_t */
     SIM_KEY_BOOL,
-    SIM_KEY_REAL, /* double, with a unit */
-    SIM_KEY_TIME, /* hlg_time; its word is HLG_TIME_NEVER */
-    SIM_KEY_WORD, /* an enum, by the words in its order */
-    SIM_KEY_TEXT, /* char [capacity] */
-    SIM_KEY_LIST, /* double [SIM_DRAFT_MAX], of the length that `draft` says */
+    SIM_KEY_REAL,  /* double, with a unit */
+    SIM_KEY_TIME,  /* hlg_time; its word is HLG_TIME_NEVER */
+    SIM_KEY_WORD,  /* an enum, by the words in its order */
+    SIM_KEY_TEXT,  /* char [capacity] */
+    SIM_KEY_LIST,  /* double [SIM_DRAFT_MAX], of the length that `draft` says */
+    SIM_KEY_DRAFT, /* uses the first so many of that list */
     /* What is more than a field. */
     SIM_KEY_SCHEMA,
     SIM_KEY_EXTENDS,
@@ -67,9 +68,10 @@ bool sim_key_matters(const struct sim_scenario *scenario, const struct sim_key *
 
 /* Whom a value comes from, for the sentence. */
 struct sim_key_source {
-    const char *name;  /* "file.yaml", or "-s" */
-    const char *file;  /* the file, in which lines and beside which paths are found; NULL: none */
-    bool custom_model; /* a model's name may be unknown: its numbers follow */
+    const char *name;   /* "file.yaml", or "-s" */
+    const char *file;   /* the file, in which lines are found; NULL: none */
+    const char *beside; /* a file beside which others are looked for; NULL: none */
+    bool custom_model;  /* a model's name may be unknown: its numbers follow */
 };
 
 /*

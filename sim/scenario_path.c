@@ -20,9 +20,11 @@ bool sim_path_find(const char *base, const char *name, char path[SIM_PATH_MAX])
     if (sim_path_join(base, name, path) && access(path, R_OK) == 0) {
         return true;
     }
-    if (data == NULL || name[0] == '/') {
-        return false;
+    if (data != NULL && name[0] != '/') {
+        const int bytes = snprintf(path, SIM_PATH_MAX, "%s/%s", data, name);
+        if (bytes >= 0 && (size_t)bytes < SIM_PATH_MAX && access(path, R_OK) == 0) {
+            return true;
+        }
     }
-    const int bytes = snprintf(path, SIM_PATH_MAX, "%s/%s", data, name);
-    return bytes >= 0 && (size_t)bytes < SIM_PATH_MAX && access(path, R_OK) == 0;
+    return sim_path_join(NULL, name, path) && access(path, R_OK) == 0;
 }

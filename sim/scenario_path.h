@@ -7,8 +7,8 @@
 #include "scenario.h"
 
 /*
- * Find a file: absolute, beside `base` (a file; NULL: from the working directory), or in the directory
- * that the environment's HALAGE_DATA names. Returns whether `path` has the name of a file that is there.
+ * Find a file: absolute, or else beside the file `base` (NULL: none), in the directory that the
+ * environment's HALAGE_DATA names, or in the working directory, whichever is first. Returns whether `path` has the name of a file that is there.
  */
 bool sim_path_find(const char *base, const char *name, char path[SIM_PATH_MAX]);
 

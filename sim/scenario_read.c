@@ -47,6 +47,7 @@ static int apply(struct sim_scenario *scenario, const struct sim_file *file, con
     const struct sim_key_source source = {
         .name = path,
         .file = path,
+        .beside = path,
         .custom_model = says(file, "model.layers") || says(file, "model.config"),
     };
     int result = 0;
@@ -149,7 +150,7 @@ static int override_fault(struct sim_scenario *scenario, const char *path, const
 
 static int override(struct sim_scenario *scenario, const char *words, char *text, size_t capacity)
 {
-    const struct sim_key_source source = {.name = "-s"};
+    const struct sim_key_source source = {.name = "-s", .beside = scenario->path};
     const char *const equals = strchr(words, '=');
     char path[PATH_BYTES];
     char value[SIM_KEY_TEXT_BYTES];

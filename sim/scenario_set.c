@@ -150,6 +150,23 @@ static const char *set_number(struct sim_scenario *scenario, const struct sim_ke
     return remedy;
 }
 
+static const char *set_draft(struct sim_scenario *scenario, const struct sim_key *key,
+                             const char *value, char *room)
+{
+    const double *const accept = field_in(scenario, key);
+    double number = 0;
+    const char *const remedy = parse_number(key, value, &number, room);
+    if (remedy != NULL) {
+        return remedy;
+    }
+    const uint32_t count = (uint32_t)number;
+    if (count > 0 && accept[count - 1] == 0) {
+        return "accept has fewer shares; write a smaller number, or more shares there";
+    }
+    memcpy((unsigned char *)scenario + key->capacity, &count, sizeof count);
+    return NULL;
+}
+
 static const char *set_time(struct sim_scenario *scenario, const struct sim_key *key,
                             const char *value, char *room)
 {
@@ -263,8 +280,8 @@ static const char *set_config(struct sim_scenario *scenario, const struct sim_ke
         scenario->config[0] = '\0';
         return NULL;
     }
-    if (!sim_path_find(source->file, value, path)) {
-        return "there is no such file here or in HALAGE_DATA";
+    if (!sim_path_find(source->beside, value, path)) {
+        return "there is no such file beside the scenario or in HALAGE_DATA";
     }
     if (sim_model_read(&model, path, why, sizeof why) < 0) {
         (void)snprintf(room, REMEDY_BYTES, "%s", why);
@@ -337,8 +354,8 @@ static const char *set_cdf(struct sim_scenario *scenario, const struct sim_key *
     char path[SIM_PATH_MAX] = "";
     char why[REMEDY_BYTES / 2];
     if (value[0] != '\0') {
-        if (!sim_path_find(source->file, value, path)) {
-            return "there is no such file here or in HALAGE_DATA";
+        if (!sim_path_find(source->beside, value, path)) {
+            return "there is no such file beside the scenario or in HALAGE_DATA";
         }
         cdf = calloc(1, sizeof *cdf);
         if (cdf == NULL) {
@@ -372,6 +389,8 @@ static const char *set_value(struct sim_scenario *scenario, const struct sim_key
         return set_number(scenario, key, value, room);
     case SIM_KEY_TIME:
         return set_time(scenario, key, value, room);
+    case SIM_KEY_DRAFT:
+        return set_draft(scenario, key, value, room);
     case SIM_KEY_BOOL:
     case SIM_KEY_WORD:
     case SIM_KEY_FOLD:
@@ -484,8 +503,13 @@ static void print_list(const struct sim_scenario *scenario, const struct sim_key
 static void print_number(const struct sim_key *key, double number, char text[SIM_KEY_TEXT_BYTES])
 {
     char printed[SIM_UNIT_TEXT_BYTES];
-    if (key->word != NULL && number == key->word_value) {
+    if (key->word != NULL && (number == key->word_value || (number < 0 && key->word_value < 0))) {
         (void)snprintf(text, SIM_KEY_TEXT_BYTES, "%s", key->word);
+        return;
+    }
+    if (!(number >= 0 && isfinite(number))) {
+        /* By hand: no file has it, and sim_scenario_check() will refuse it. */
+        (void)snprintf(text, SIM_KEY_TEXT_BYTES, "%g", number);
         return;
     }
     sim_unit_print(key->unit, number, printed);
@@ -552,6 +576,7 @@ void sim_key_print(const struct sim_scenario *scenario, const struct sim_key *ke
         return;
     case SIM_KEY_EXTENDS:
     case SIM_KEY_TOKENS:
+    case SIM_KEY_DRAFT:
         text[0] = '\0';
         return;
     }

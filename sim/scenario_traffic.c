@@ -34,6 +34,14 @@ static int draw(const struct sim_scenario *scenario, struct sim_workload *worklo
     char sentence[256] = "no memory";
     struct sim_workload_config config = scenario->traffic.drawn;
     config.seed = scenario->seed;
+    if (config.prompt.kind == SIM_LENGTHS_EMPIRICAL && config.prompt.cdf == NULL) {
+        return refuse(scenario, "traffic.prompt.cdf", ": '': name the file of lengths", text,
+                      capacity);
+    }
+    if (config.output.kind == SIM_LENGTHS_EMPIRICAL && config.output.cdf == NULL) {
+        return refuse(scenario, "traffic.output.cdf", ": '': name the file of lengths", text,
+                      capacity);
+    }
     const int result = sim_workload_draw(workload, &config, sentence, sizeof sentence);
     if (result < 0) {
         (void)refuse(scenario, result == -HLG_EINVAL ? "traffic." : "traffic: ", sentence, text,
@@ -43,12 +51,26 @@ static int draw(const struct sim_scenario *scenario, struct sim_workload *worklo
 }
 
 /* Arrivals come `speed` times as fast. */
-static void hurry(struct sim_workload *workload, double speed)
+static int hurry(const struct sim_scenario *scenario, struct sim_workload *workload, char *text,
+                 size_t capacity)
 {
+    const double speed = scenario->traffic.speed;
+    const double last = workload->count == 0
+                            ? 0
+                            : (double)workload->requests[workload->count - 1].arrival_ns / speed;
+    if (last > (double)SIM_DAYS_MAX * 86400e9) {
+        char sentence[128];
+        (void)snprintf(sentence, sizeof sentence,
+                       ": %g: the last request would come after %u days; write more", speed,
+                       SIM_DAYS_MAX);
+        sim_workload_fini(workload);
+        return refuse(scenario, "traffic.trace.speed", sentence, text, capacity);
+    }
     for (uint32_t i = 0; speed != 1 && i < workload->count; i++) {
         workload->requests[i].arrival_ns =
             (hlg_time)((double)workload->requests[i].arrival_ns / speed);
     }
+    return 0;
 }
 
 static int read_trace(const struct sim_scenario *scenario, struct sim_workload *workload,
@@ -121,8 +143,5 @@ int sim_scenario_workload(const struct sim_scenario *scenario, struct sim_worklo
         result = draw_servegen(scenario, workload, text, capacity);
         break;
     }
-    if (result == 0) {
-        hurry(workload, scenario->traffic.speed);
-    }
-    return result;
+    return result < 0 ? result : hurry(scenario, workload, text, capacity);
 }

@@ -116,11 +116,17 @@ static int compare_values(const void *a, const void *b)
     return (int)left->open - (int)right->open;
 }
 
+/* ceil(percent * count / 100), without overflow. */
+static uint64_t rank_of(uint64_t count, uint32_t percent)
+{
+    return (count / 100) * percent + (count % 100 * percent + 99) / 100;
+}
+
 /* The value at share `percent` of sorted values. */
 static double percentile(const struct sim_value *sorted, uint64_t count, uint64_t open_count,
                          uint32_t percent, bool *open)
 {
-    const uint64_t rank = (count / 100) * percent + (count % 100 * percent + 99) / 100;
+    const uint64_t rank = rank_of(count, percent);
     const uint64_t closed = count - open_count;
     const double lower = sorted[rank - 1].value;
 
@@ -138,6 +144,51 @@ static double percentile(const struct sim_value *sorted, uint64_t count, uint64_
         }
     }
     hlg_unreachable();
+}
+
+/* Put the rank-th smallest of [begin, limit), counted over all values, in its place: smaller ones before
+ * it, greater ones after it. O(n) in the mean. */
+static double select_rank(struct sim_value *values, uint64_t begin, uint64_t limit, uint64_t rank)
+{
+    const uint64_t place = rank - 1;
+
+    HLG_ASSERT(begin <= place && place < limit);
+    for (;;) {
+        const double pivot = values[begin + (limit - begin) / 2].value;
+        uint64_t less = begin;
+        uint64_t more = limit;
+        for (uint64_t i = begin; i < more;) {
+            const struct sim_value value = values[i];
+            if (value.value < pivot) {
+                values[i++] = values[less];
+                values[less++] = value;
+            } else if (value.value > pivot) {
+                values[i] = values[--more];
+                values[more] = value;
+            } else {
+                i++;
+            }
+        }
+        if (place >= less && place < more) {
+            return pivot;
+        }
+        begin = place < less ? begin : more;
+        limit = place < less ? less : limit;
+    }
+}
+
+/* Percentiles of values that are all known: no need to sort them. */
+static void known_percentiles(struct sim_value *values, uint64_t count, struct sim_summary *summary)
+{
+    static const uint32_t percents[] = {50, 90, 99, 100};
+    double *const places[] = {&summary->p50, &summary->p90, &summary->p99, &summary->max};
+    uint64_t begin = 0;
+
+    for (uint32_t i = 0; i < 4; i++) {
+        const uint64_t rank = rank_of(count, percents[i]);
+        *places[i] = select_rank(values, begin, count, rank);
+        begin = rank - 1;
+    }
 }
 
 void sim_summarise(struct sim_value *values, uint64_t count, struct sim_summary *summary)
@@ -159,6 +210,10 @@ void sim_summarise(struct sim_value *values, uint64_t count, struct sim_summary 
         interval(values, count, summary);
         summary->wide = summary->batches == 0 || summary->correlated ||
                         summary->high - summary->low > WIDE_SHARE * fabs(summary->mean);
+    }
+    if (summary->open_count == 0) {
+        known_percentiles(values, count, summary);
+        return;
     }
     qsort(values, count, sizeof *values, compare_values);
     const uint64_t open = summary->open_count;

@@ -49,7 +49,8 @@ struct sim_summary {
     uint32_t batches;
 };
 
-/* Summarise values [count] in order of arrival; sorts them. No values: all zero, wide. O(n log n). */
+/* Summarise values [count] in order of arrival; leaves them in another one. No values: all zero, wide.
+ * O(n), with open ones O(n log n). */
 void sim_summarise(struct sim_value *values, uint64_t count, struct sim_summary *summary);
 
 /* Student's t: the 0.975 quantile for `degrees` >= 1 of freedom, to 0.001. */

@@ -6,6 +6,10 @@
 
 #include <stdlib.h>
 
+/* A plan of more steps is looked at in its middle, which must lie so near to the line. */
+#define STRAIGHT_STEPS 16u
+#define STRAIGHT       1e-4
+
 struct rank_state {
     uint64_t context_q; /* sum over its sequences, as of `made` */
     uint64_t rate_q;    /* sum */
@@ -406,6 +410,28 @@ static double price(struct sim_steps *steps, const struct sim_rank_step *prompts
     return ns < 1 ? 1 : ns;
 }
 
+/* Price the last step of the plan, and shorten the plan while its middle lies off the line: a table of the
+ * cost model has its corners, and the slowest rank may change. Short plans are taken as they are. */
+static void straighten(struct sim_steps *steps)
+{
+    struct plan *plan = &steps->plan;
+    double last_ns = price(steps, NULL, true, plan->end - 1);
+
+    while (plan->end > STRAIGHT_STEPS) {
+        const uint32_t middle = (plan->end - 1) / 2; /* any step between will do */
+        const double middle_ns = price(steps, NULL, true, middle);
+        const double line_ns =
+            plan->first_ns + (last_ns - plan->first_ns) * (double)middle / (double)(plan->end - 1);
+
+        if (middle_ns - line_ns < STRAIGHT * line_ns && line_ns - middle_ns < STRAIGHT * line_ns) {
+            break;
+        }
+        plan->end = middle + 1;
+        last_ns = middle_ns;
+    }
+    plan->slope_ns = (last_ns - plan->first_ns) / (double)(plan->end - 1);
+}
+
 void sim_steps_plan(struct sim_steps *steps, hlg_time now, const struct sim_rank_step *prompts,
                     bool decode)
 {
@@ -424,9 +450,7 @@ void sim_steps_plan(struct sim_steps *steps, hlg_time now, const struct sim_rank
     }
     plan->first_ns = price(steps, prompts, decode, 0);
     if (plan->end > 1) {
-        double last_ns = price(steps, prompts, decode, plan->end - 1);
-
-        plan->slope_ns = (last_ns - plan->first_ns) / (double)(plan->end - 1);
+        straighten(steps);
     }
 }
 

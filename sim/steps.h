@@ -3,8 +3,8 @@
  * batch.c and mixed.c, which say who steps when.
  *
  * A plan is a run of up to SIM_STEPS_MAX steps between two changes. Its first and its last step are
- * priced; those between lie on the line through both, since the cost of a step is nearly linear in the
- * contexts. Boundary k of a plan is the end of its k-th step; boundary 0 is its begin.
+ * priced, and of a long one the middle; those between lie on the line through the ends, since the cost of a
+ * step is nearly linear in the contexts: a plan is cut where it is not. Boundary k of a plan is the end of its k-th step; boundary 0 is its begin.
  */
 #ifndef HALAGE_SIM_STEPS_H
 #define HALAGE_SIM_STEPS_H
@@ -70,7 +70,8 @@ uint32_t sim_steps_running(const struct sim_steps *steps, uint32_t rank);
 uint64_t sim_steps_context(const struct sim_steps *steps, uint32_t rank);
 uint32_t sim_steps_youngest(const struct sim_steps *steps, uint32_t rank); /* or HLG_NONE */
 
-/* Those that have not stepped yet, oldest first. Valid until the next add, remove or move. */
+/* Those that have not stepped yet, oldest first. A move empties the list, and leaves what is read
+ * of it valid until the next add or remove. */
 const uint32_t *sim_steps_fresh(const struct sim_steps *steps, uint32_t *count);
 
 /* A place whose key has come, the oldest first, or HLG_NONE. */

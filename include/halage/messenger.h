@@ -63,6 +63,11 @@ struct hlg_messenger_config {
     void (*log)(void *context, enum hlg_log_level level, const char *line);
     void *log_context;
     uint32_t log_level; /* enum hlg_log_level: lines above it are not made */
+
+    /* File that the machine's events and actions are recorded to, for `halage trace` (see trace.h): made
+       anew by create, whole when destroy returned; NULL: none. Holds prompts. Costs the core thread a
+       write(2) an event; a full disk ends the recording alone, and destroy logs that. */
+    const char *record;
 };
 
 /* Fills in defaults: limits of hlg_limits_default(), no listening, connect 5 s, spin 50 us, sleep

@@ -16,5 +16,6 @@ enum cli_exit {
 int cli_plan(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_node(int argc, char **argv);
+int cli_trace(int argc, char **argv);
 
 #endif

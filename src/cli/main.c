@@ -17,6 +17,7 @@ static const struct command {
     {"demo", cli_demo, "run a prefill node and decode nodes here, and verify every byte"},
     {"node", cli_node, "run one node: 'halage node prefill' or 'halage node decode'"},
     {"plan", cli_plan, "print what goes where between two layouts"},
+    {"trace", cli_trace, "print what a node recorded, and replay it"},
 };
 
 #define COMMANDS (sizeof commands / sizeof commands[0])

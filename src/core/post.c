@@ -61,8 +61,9 @@ void post_wake(struct hlg_prefill *p)
 
 /* ---- queues of cursors -------------------------------------------------------------------- */
 
-static void list_append(struct hlg_prefill *p, struct queue *q, uint32_t index)
+static void list_append(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t index)
 {
+    struct queue *q = queue_of(p, lane, peer);
     struct cursor *cursor = &p->cursors[index];
 
     HLG_ASSERT(!cursor->listed);
@@ -75,6 +76,7 @@ static void list_append(struct hlg_prefill *p, struct queue *q, uint32_t index)
         p->cursors[q->tail].next = index;
     }
     q->tail = index;
+    p->lanes[lane].busy[peer / 64] |= 1ull << (peer % 64);
 }
 
 static void list_remove(struct hlg_prefill *p, struct queue *q, uint32_t index)
@@ -129,7 +131,7 @@ void post_chunk(struct hlg_prefill *p, uint32_t index)
         *cursor = (struct cursor){.slice = plan->slice_begin[first + k]};
         if (cursor_seek(cursor, chunk, plan, first + k, r->offset)) {
             uint32_t lane = r->source_pool * p->ranks + k;
-            list_append(p, queue_of(p, lane, r->peer), index * p->ranks + k);
+            list_append(p, lane, r->peer, index * p->ranks + k);
             chunk->cursors++;
         }
     }
@@ -149,7 +151,10 @@ static void op_free(struct hlg_prefill *p, uint32_t index)
     *op = (struct op){.request = HLG_NONE, .next = p->op_free};
     p->op_free = index;
     p->op_free_count++;
-    post_wake(p);
+    if (p->op_wanted) {
+        p->op_wanted = false;
+        post_wake(p);
+    }
 }
 
 void post_remove(struct hlg_prefill *p, uint32_t request)
@@ -261,7 +266,11 @@ static uint32_t make_op(struct hlg_prefill *p, uint32_t lane, uint32_t peer)
     struct queue *q = queue_of(p, lane, peer);
     uint32_t cursor = find_ready(p, q, lane);
 
-    if (cursor == HLG_NONE || p->op_free == HLG_NONE) {
+    if (cursor == HLG_NONE) {
+        return HLG_NONE;
+    }
+    if (p->op_free == HLG_NONE) {
+        p->op_wanted = true;
         return HLG_NONE;
     }
     uint32_t index = p->op_free;
@@ -275,7 +284,7 @@ static uint32_t make_op(struct hlg_prefill *p, uint32_t lane, uint32_t peer)
     }
     list_remove(p, q, cursor);
     if (more) {
-        list_append(p, q, cursor); /* behind the peer's other requests */
+        list_append(p, lane, peer, cursor); /* behind the peer's other requests */
     } else {
         struct chunk *chunk = &p->chunks[cursor / p->ranks];
         chunk->cursors--;
@@ -345,6 +354,35 @@ static bool offer(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t 
     return true;
 }
 
+/* The first busy peer from the one whose turn it is on, or HLG_NONE. */
+static uint32_t next_busy(const struct hlg_prefill *p, const struct lane *lane)
+{
+    const uint32_t words = (uint32_t)post_words(p->config.limits.peers_max);
+    const uint32_t first = lane->turn / 64;
+    uint64_t word = lane->busy[first] & (UINT64_MAX << (lane->turn % 64));
+
+    for (uint32_t i = 0; i <= words; i++) {
+        if (word != 0) {
+            return (first + i) % words * 64 + (uint32_t)__builtin_ctzll(word);
+        }
+        word = lane->busy[(first + i + 1) % words];
+    }
+    return HLG_NONE;
+}
+
+/* Nothing of a peer can be offered now: it is not busy if nothing is queued either. */
+static void rest(struct hlg_prefill *p, uint32_t index, uint32_t peer)
+{
+    bool busy = queue_of(p, index, peer)->head != HLG_NONE;
+
+    for (uint32_t rail = 0; !busy && rail < p->config.rails; rail++) {
+        busy = link_of(p, index, peer, rail)->op != HLG_NONE;
+    }
+    if (!busy) {
+        p->lanes[index].busy[peer / 64] &= ~(1ull << (peer % 64));
+    }
+}
+
 int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
 {
     HLG_ASSERT(index < p->lane_count);
@@ -353,8 +391,18 @@ int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
     if (lane->idle) {
         return 0;
     }
-    for (uint32_t i = 0; i < p->config.limits.peers_max; i++) {
-        uint32_t peer = lane->turn;
+    const uint32_t peers_max = p->config.limits.peers_max;
+    const uint32_t start = lane->turn;
+    for (uint32_t looked = 0; looked < peers_max;) {
+        uint32_t peer = next_busy(p, lane);
+        uint32_t ahead = peer == HLG_NONE ? peers_max : (peer + peers_max - start) % peers_max;
+        if (peer == HLG_NONE || ahead < looked) {
+            break; /* once round */
+        }
+        if (peer != lane->turn) {
+            lane->turn = peer;
+            lane->served = 0;
+        }
         for (uint32_t k = 0; sessions_up(&p->sessions, peer) && k < p->config.rails; k++) {
             uint32_t rail = (lane->rail + k) % p->config.rails;
             if (offer(p, index, peer, rail, action)) {
@@ -362,8 +410,10 @@ int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
                 return 1;
             }
         }
-        lane->turn = (peer + 1) % p->config.limits.peers_max;
+        rest(p, index, peer);
+        lane->turn = (peer + 1) % peers_max;
         lane->served = 0;
+        looked = ahead + 1;
     }
     lane->idle = true;
     return 0;
@@ -506,11 +556,14 @@ static uint32_t check_queues(const struct hlg_prefill *p)
     uint32_t listed = 0;
 
     for (uint32_t i = 0; i < p->lane_count * p->config.limits.peers_max; i++) {
+        const uint32_t peer = i % p->config.limits.peers_max;
+        const struct lane *lane = &p->lanes[i / p->config.limits.peers_max];
         uint32_t before = HLG_NONE;
+        HLG_ASSERT(p->queues[i].head == HLG_NONE || (lane->busy[peer / 64] >> peer % 64 & 1) != 0);
         for (uint32_t c = p->queues[i].head; c != HLG_NONE; c = p->cursors[c].next) {
             const struct prefill_request *r = &p->requests[p->chunks[c / p->ranks].request];
             HLG_ASSERT(p->cursors[c].listed && p->cursors[c].before == before);
-            HLG_ASSERT(r->peer == i % p->config.limits.peers_max);
+            HLG_ASSERT(r->peer == peer);
             HLG_ASSERT(r->state >= PREFILL_ADMITTED && r->state <= PREFILL_CONTEXT);
             before = c;
             listed++;
@@ -543,6 +596,7 @@ void post_check(const struct hlg_prefill *p)
         HLG_ASSERT(op->done + op->failed < op->total); /* or it would be free */
         bool current = link_of(p, op->lane, op->peer, op->rail)->op == i;
         HLG_ASSERT(current == (op->taken < op->total));
+        HLG_ASSERT(!current || (p->lanes[op->lane].busy[op->peer / 64] >> op->peer % 64 & 1) != 0);
     }
     HLG_ASSERT(ops + p->op_free_count == p->config.limits.ops_max);
 }

@@ -53,6 +53,7 @@ struct lane {
     uint32_t turn;   /* peer being served */
     uint32_t rail;   /* rail that is looked at first */
     uint64_t served; /* bytes of this turn */
+    uint64_t *busy;  /* bit of each peer: it may have cursors queued or an operation partly taken */
 };
 
 enum prefill_state {
@@ -122,6 +123,7 @@ struct hlg_prefill {
     struct op *ops;
     uint32_t op_free;
     uint32_t op_free_count;
+    bool op_wanted;   /* one was missing: lanes are looked at again when one is free */
     uint32_t offered; /* op of the WRITE just pulled, or HLG_NONE */
     uint32_t offered_pieces;
     uint32_t ranks; /* hosted, of one pool */
@@ -138,6 +140,12 @@ struct hlg_prefill {
 
 /* Counter word that speaks for a hosted rank of a pool. */
 uint32_t post_word(const struct hlg_prefill *p, uint32_t pool, uint32_t rank);
+
+/* Words of a lane's `busy`. */
+static inline size_t post_words(uint32_t peers_max)
+{
+    return hlg_div_ceil(peers_max, 64);
+}
 
 void post_init(struct hlg_prefill *p);
 /* Something may have become ready. */

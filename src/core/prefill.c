@@ -44,6 +44,10 @@ static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_pre
     p->ops = carve_array(c, limits->ops_max, sizeof *p->ops);
     p->cursors = carve_array(c, (size_t)limits->chunks_max * p->ranks, sizeof *p->cursors);
     p->lanes = carve_array(c, p->lane_count, sizeof *p->lanes);
+    uint64_t *busy = carve_array(c, p->lane_count * post_words(limits->peers_max), sizeof *busy);
+    for (uint32_t i = 0; c->base != NULL && i < p->lane_count; i++) {
+        p->lanes[i].busy = busy + i * post_words(limits->peers_max);
+    }
     p->queues = carve_array(c, pairs, sizeof *p->queues);
     p->links = carve_array(c, pairs * config->rails, sizeof *p->links);
     p->windows = carve_array(c, (size_t)limits->peers_max * HLG_RANKS_MAX * limits->rails_max,

@@ -175,6 +175,21 @@ void sessions_send(struct sessions *s, uint32_t index, const struct outgoing *me
     append(s, peer, message);
 }
 
+static bool is_changing(const struct session *peer)
+{
+    return (peer->state == SESSION_OPENING && !peer->open_asked) ||
+           (peer->state == SESSION_CLOSING && !peer->close_asked);
+}
+
+/* The peer's state, or what was asked of it, changed. */
+static void recount(struct sessions *s, const struct session *peer, bool before)
+{
+    const bool after = is_changing(peer);
+
+    HLG_ASSERT(after || !before || s->changing_count > 0);
+    s->changing_count = s->changing_count + after - before;
+}
+
 /* Last words, then PEER_CLOSE. */
 static void close_session(struct sessions *s, uint32_t index, const struct hlg_refusal *bye)
 {
@@ -188,7 +203,9 @@ static void close_session(struct sessions *s, uint32_t index, const struct hlg_r
         HLG_ASSERT(s->up_count > 0);
         s->up_count--;
     }
+    const bool before = is_changing(peer);
     peer->state = SESSION_CLOSING;
+    recount(s, peer, before);
     peer->ended = true;
     s->ended_count++;
     if (bye != NULL) {
@@ -263,7 +280,9 @@ int sessions_closed(struct sessions *s, uint32_t index)
     struct session *peer = &s->peers[index];
     struct hlg_slice *slices = peer->slices;
     drop_outgoing(s, peer);
+    const bool before = is_changing(peer);
     *peer = (struct session){.slices = slices, .out_head = HLG_NONE, .out_tail = HLG_NONE};
+    recount(s, peer, before);
     return 0;
 }
 
@@ -390,6 +409,7 @@ static void on_hello(struct sessions *s, uint32_t index, const struct hlg_hello 
         return; /* it shared the older session's fence domain and ended with it */
     }
     peer->state = SESSION_OPENING;
+    recount(s, peer, false);
 }
 
 static void on_bye(struct sessions *s, uint32_t index, const struct hlg_refusal *why)
@@ -523,11 +543,12 @@ static bool next_send(struct sessions *s, struct hlg_action *action,
 
 static bool next_open_or_close(struct sessions *s, unsigned kinds, struct hlg_action *action)
 {
-    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+    for (uint32_t i = 0; s->changing_count > 0 && i < s->limits->peers_max; i++) {
         struct session *peer = &s->peers[i];
         if ((kinds & HLG_ACTION_PEER_OPEN) != 0 && peer->state == SESSION_OPENING &&
             !peer->open_asked) {
             peer->open_asked = true;
+            recount(s, peer, true);
             *action = (struct hlg_action){.kind = HLG_ACTION_PEER_OPEN, .peer = i};
             return true;
         }
@@ -535,6 +556,7 @@ static bool next_open_or_close(struct sessions *s, unsigned kinds, struct hlg_ac
         if ((kinds & HLG_ACTION_PEER_CLOSE) != 0 && peer->state == SESSION_CLOSING &&
             !peer->close_asked && !peer->ended && (peer->out_head == HLG_NONE || peer->send_full)) {
             peer->close_asked = true;
+            recount(s, peer, true);
             *action = (struct hlg_action){
                 .kind = HLG_ACTION_PEER_CLOSE,
                 .close = {.peer = i, .domain = peer->domain, .fence = peer->was_up}};
@@ -576,6 +598,7 @@ void sessions_check(const struct sessions *s)
     uint32_t waiting = 0;
     uint32_t up = 0;
     uint32_t ended = 0;
+    uint32_t changing = 0;
 
     for (uint32_t i = 0; i < s->limits->peers_max; i++) {
         const struct session *peer = &s->peers[i];
@@ -588,8 +611,10 @@ void sessions_check(const struct sessions *s)
         waiting += count;
         up += peer->state == SESSION_UP;
         ended += peer->ended;
+        changing += is_changing(peer);
     }
     HLG_ASSERT(waiting + s->out_free_count == s->out_max);
     HLG_ASSERT(up == s->up_count);
+    HLG_ASSERT(changing == s->changing_count);
     HLG_ASSERT(ended == 0 && s->ended_count == 0);
 }

@@ -82,8 +82,9 @@ struct sessions {
     hlg_time deadline; /* not later than the first lease or heartbeat due */
     uint32_t up_count;
     uint32_t ended_count;
-    struct session *peers; /* [peers_max] */
-    struct outgoing *out;  /* [out_max] pool */
+    uint32_t changing_count; /* peers to be opened or closed, and not asked for yet */
+    struct session *peers;   /* [peers_max] */
+    struct outgoing *out;    /* [out_max] pool */
     uint32_t out_max;
     uint32_t out_free;
     uint32_t out_free_count;

@@ -10,17 +10,18 @@ static void *take(size_t count, size_t bytes)
     return calloc(count > 0 ? count : 1, bytes);
 }
 
+/* The tables of the first peer and the first domain are those of all. */
 static void give_peers_and_domains(struct hlg_pump *p)
 {
-    for (uint32_t i = 0; p->domains != NULL && i < p->domain_count; i++) {
-        free(p->domains[i].endpoints);
-        free(p->domains[i].mems);
+    if (p->domains != NULL) {
+        free(p->domains[0].endpoints);
+        free(p->domains[0].mems);
     }
-    for (uint32_t i = 0; p->peers != NULL && i < p->limits.peers_max; i++) {
-        free(p->peers[i].addresses);
-        free(p->peers[i].keys);
-        free(p->peers[i].places);
-        free(p->peers[i].numbers);
+    if (p->peers != NULL) {
+        free(p->peers[0].addresses);
+        free(p->peers[0].keys);
+        free(p->peers[0].places);
+        free(p->peers[0].numbers);
     }
 }
 
@@ -41,34 +42,59 @@ static void give_memory(struct hlg_pump *p)
     free(p);
 }
 
-static bool take_peers_and_domains(struct hlg_pump *p)
+/* One array for all peers: what most of them never use is then never touched. */
+static bool take_peers(struct hlg_pump *p)
 {
-    size_t endpoints = (size_t)p->lanes * p->rails;
     size_t remotes = (size_t)p->limits.lanes_max * p->limits.rails_max;
+    size_t numbers = (size_t)p->lanes * p->rails * remotes;
+    size_t count = p->limits.peers_max;
     bool prefill = p->role == HLG_ROLE_PREFILL;
-    bool all = true;
+    struct pump_peer *first;
 
-    p->domains = take(p->domain_count, sizeof *p->domains);
-    p->peers = take(p->limits.peers_max, sizeof *p->peers);
-    if (p->domains == NULL || p->peers == NULL) {
+    p->peers = take(count, sizeof *p->peers);
+    if (p->peers == NULL) {
         return false;
     }
-    for (uint32_t i = 0; i < p->domain_count; i++) {
-        struct pump_domain *domain = &p->domains[i];
-        domain->endpoints = take(endpoints, sizeof *domain->endpoints);
-        domain->mems = take((size_t)p->rails * p->region_count, sizeof *domain->mems);
-        all = all && domain->endpoints != NULL && domain->mems != NULL;
+    first = p->peers;
+    first->addresses = take(count * remotes, sizeof *first->addresses);
+    first->keys = take(prefill ? count * p->keys_max : 0, sizeof *first->keys);
+    first->places = take(prefill ? count * p->places_max : 0, sizeof *first->places);
+    first->numbers = take(count * numbers, sizeof *first->numbers);
+    if (first->addresses == NULL || first->keys == NULL || first->places == NULL ||
+        first->numbers == NULL) {
+        return false;
     }
-    for (uint32_t i = 0; i < p->limits.peers_max; i++) {
+    for (size_t i = 1; i < count; i++) {
         struct pump_peer *peer = &p->peers[i];
-        peer->addresses = take(remotes, sizeof *peer->addresses);
-        peer->keys = take(prefill ? p->keys_max : 0, sizeof *peer->keys);
-        peer->places = take(prefill ? p->places_max : 0, sizeof *peer->places);
-        peer->numbers = take(endpoints * remotes, sizeof *peer->numbers);
-        all = all && peer->addresses != NULL && peer->keys != NULL && peer->places != NULL &&
-              peer->numbers != NULL;
+        peer->addresses = first->addresses + i * remotes;
+        peer->keys = first->keys + (prefill ? i * p->keys_max : 0);
+        peer->places = first->places + (prefill ? i * p->places_max : 0);
+        peer->numbers = first->numbers + i * numbers;
     }
-    return all;
+    return true;
+}
+
+static bool take_domains(struct hlg_pump *p)
+{
+    size_t endpoints = (size_t)p->lanes * p->rails;
+    size_t mems = (size_t)p->rails * p->region_count;
+    struct pump_domain *first;
+
+    p->domains = take(p->domain_count, sizeof *p->domains);
+    if (p->domains == NULL) {
+        return false;
+    }
+    first = p->domains;
+    first->endpoints = take(p->domain_count * endpoints, sizeof *first->endpoints);
+    first->mems = take(p->domain_count * mems, sizeof *first->mems);
+    if (first->endpoints == NULL || first->mems == NULL) {
+        return false;
+    }
+    for (size_t i = 1; i < p->domain_count; i++) {
+        p->domains[i].endpoints = first->endpoints + i * endpoints;
+        p->domains[i].mems = first->mems + i * mems;
+    }
+    return true;
 }
 
 static bool take_memory(struct hlg_pump *p, const struct hlg_pump_config *config)
@@ -86,7 +112,7 @@ static bool take_memory(struct hlg_pump *p, const struct hlg_pump_config *config
     p->room = take(endpoints, sizeof *p->room);
     return p->regions != NULL && p->own_places != NULL && p->places != NULL &&
            p->own_addresses != NULL && p->own_keys != NULL && p->frame != NULL &&
-           p->scratch != NULL && p->room != NULL && take_peers_and_domains(p);
+           p->scratch != NULL && p->room != NULL && take_domains(p) && take_peers(p);
 }
 
 /* Regions come in order of lane; region_begin finds each lane's. */

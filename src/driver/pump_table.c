@@ -275,23 +275,36 @@ static bool page_inside(const struct pump_place *place, uint32_t page, uint64_t 
            begin <= place->room - extent;
 }
 
+/* Four at a time: this is done for every page that is written. */
+static uint32_t highest(const uint32_t *pages, uint32_t count)
+{
+    uint32_t high[4] = {0};
+    uint32_t i = 0;
+
+    for (; i + 4 <= count; i += 4) {
+        high[0] = hlg_max_u32(high[0], pages[i]);
+        high[1] = hlg_max_u32(high[1], pages[i + 1]);
+        high[2] = hlg_max_u32(high[2], pages[i + 2]);
+        high[3] = hlg_max_u32(high[3], pages[i + 3]);
+    }
+    for (; i < count; i++) {
+        high[0] = hlg_max_u32(high[0], pages[i]);
+    }
+    return hlg_max_u32(hlg_max_u32(high[0], high[1]), hlg_max_u32(high[2], high[3]));
+}
+
 static bool pages_inside(const struct hlg_action_write *action, const struct pump_place *source,
                          const struct pump_place *target)
 {
     const struct hlg_slice *slice = action->slice;
     uint64_t source_extent = slice_extent(slice->source_offset, slice->source_stride, slice);
     uint64_t target_extent = slice_extent(slice->target_offset, slice->target_stride, slice);
-    uint32_t source_page = 0;
-    uint32_t target_page = 0;
+    uint32_t begin = action->piece_begin / slice->count; /* floor: the page that holds it */
+    uint32_t count = hlg_div_ceil(action->piece_limit, slice->count) - begin;
 
     /* The highest page decides for all. */
-    for (uint32_t i = action->piece_begin / slice->count;
-         i < hlg_div_ceil(action->piece_limit, slice->count); i++) {
-        source_page = hlg_max_u32(source_page, action->source_pages[i]);
-        target_page = hlg_max_u32(target_page, action->target_pages[i]);
-    }
-    return page_inside(source, source_page, source_extent) &&
-           page_inside(target, target_page, target_extent);
+    return page_inside(source, highest(action->source_pages + begin, count), source_extent) &&
+           page_inside(target, highest(action->target_pages + begin, count), target_extent);
 }
 
 int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *action,

@@ -595,6 +595,7 @@ static void visit_requested(struct visit *v, struct hlg_notice *n)
         return;
     }
     if (v->mode != VISIT_GET) {
+        HLG_ASSERT(n->message != NULL);
         message.request = *n->message;
     }
     visit_message(v, &pointer);

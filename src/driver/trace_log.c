@@ -280,8 +280,8 @@ static int scan_all(struct hlg_trace_log *log, bool partial, char *error, size_t
         more = scan_record(&s);
     }
     if (more == 2 && !partial) {
-        return scan_fail(&s, "breaks off: the recording did not end well; what is whole can be "
-                             "read as a partial log");
+        return scan_fail(&s, "breaks off: the recording did not end well; read what is whole of it "
+                             "as a partial log (--partial)");
     }
     log->cut = more == 2;
     log->limit = log->at;

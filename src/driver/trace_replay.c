@@ -76,6 +76,7 @@ static int replay_pull(struct replay *r, const struct hlg_trace_record *recorded
                           "record %" PRIu64 " is a pull, but the WRITE before it was not answered",
                           recorded->number);
     }
+    HLG_ASSERT(r->machine.next != NULL);
     int pulled = r->machine.next(r->machine.memory, got.lane, got.kinds, &got.action);
     got.kind = pulled != 0 ? HLG_TRACE_ACTION : HLG_TRACE_NOTHING;
     r->used = 0;
@@ -114,6 +115,7 @@ static int replay_event(struct replay *r, const struct hlg_event *event, uint64_
                           "record %" PRIu64 " does not answer the WRITE before it with its TAKEN",
                           number);
     }
+    HLG_ASSERT(r->machine.handle != NULL);
     r->offered = false;
     *result = r->machine.handle(r->machine.memory, event);
     r->verdict->events++;

@@ -205,6 +205,12 @@ static int take_all(struct hlg_messenger *m, char *error, size_t error_bytes)
         return refuse(error, error_bytes, -HLG_EIO, "the system gives no random number");
     }
     m->random |= 1;
+    if (m->config.record != NULL) {
+        code = hlg_trace_create(m->config.record, &m->trace, error, error_bytes);
+        if (code != 0) {
+            return code;
+        }
+    }
     return m->config.listen == NULL
                ? 0
                : hlg_tcp_listen(m->config.listen, m->config.limits.message_bytes_max, &m->listener,
@@ -242,6 +248,7 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
         return code;
     }
     m->config.listen = NULL; /* the caller's */
+    m->config.record = NULL;
     *messenger = m;
     return 0;
 }
@@ -274,7 +281,8 @@ static int make_pump(struct hlg_messenger *m)
                                    .place_count = m->place_count,
                                    .notice = notice_take,
                                    .note = note_take,
-                                   .context = m};
+                                   .context = m,
+                                   .trace = m->trace};
 
     if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
         return messenger_fail(m, -HLG_EIO, "the system gives no random number");
@@ -407,6 +415,9 @@ void hlg_messenger_destroy(struct hlg_messenger *m)
     }
     stop_threads(m);
     hlg_pump_destroy(m->pump);
+    if (hlg_trace_destroy(m->trace) != 0) {
+        messenger_log(m, HLG_LOG_WARN, "recording is cut short: the file could not be written");
+    }
     if (m->listener != NULL) {
         hlg_tcp_listener_close(m->listener);
     }

@@ -155,6 +155,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     /* core thread's */
     struct hlg_tcp_listener *listener;
     struct hlg_pump *pump;
+    struct hlg_trace *trace;  /* NULL: nothing is recorded */
     struct peer_slot *peers;  /* [peers_max] */
     struct binding *bindings; /* [requests_max] */
     struct pollfd *fds;       /* [fds_max] */

@@ -159,6 +159,9 @@ int node_config_parse(int key, const char *argument, const char *program,
     case NODE_KEY_PROVIDER:
         config->provider = argument;
         return 0;
+    case NODE_KEY_RECORD:
+        config->record = argument;
+        return 0;
     case NODE_KEY_ADVERTISE:
         return take_ip(argument, program, &config->advertise);
     case NODE_KEY_SEED:
@@ -306,6 +309,7 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"layout", model->arrangement == TLM_NHD ? "nhd" : "hnd"},
         {"provider", config->provider},
         {"advertise", config->advertise},
+        {"record", config->record},
         {"plant", config->plant_text},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && good; i++) {

@@ -27,6 +27,7 @@ enum node_key {
     NODE_KEY_PROVIDER,
     NODE_KEY_SEED,
     NODE_KEY_ADVERTISE,
+    NODE_KEY_RECORD,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
 };
@@ -84,6 +85,12 @@ enum node_key {
          "Address of this host that KV pages move from and to (default: the one that leads to "    \
          "the other node)",                                                                        \
          0},                                                                                       \
+        {"record",                                                                                 \
+         NODE_KEY_RECORD,                                                                          \
+         "DIR",                                                                                    \
+         0,                                                                                        \
+         "Directory in which each node leaves its trace, for 'halage trace'; traces hold prompts", \
+         0},                                                                                       \
     {                                                                                              \
         "plant", NODE_KEY_PLANT, "FAULT", OPTION_HIDDEN, NULL, 0                                   \
     }
@@ -97,6 +104,7 @@ struct node_config {
     uint32_t chunk_tokens; /* 0: unlimited */
     const char *provider;
     const char *advertise; /* IP to bind endpoints to; NULL: found by routing */
+    const char *record;    /* directory of traces; NULL: none */
     struct plant plant;
     const char *plant_text; /* as given; NULL: none */
 };

@@ -21,6 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define RECORD_BYTES 4096u
+
 enum key {
     KEY_LISTEN = NODE_KEY_OWN,
     KEY_CONNECT,
@@ -264,9 +266,21 @@ static int add_memory(struct node *node)
     return status;
 }
 
+/* Where this node's trace goes. Returns whether it fits. */
+static bool record_path(const struct node *node, char path[RECORD_BYTES])
+{
+    const char *directory = node->options.config.record;
+    int bytes = node->role == HLG_ROLE_PREFILL
+                    ? snprintf(path, RECORD_BYTES, "%s/prefill.trace", directory)
+                    : snprintf(path, RECORD_BYTES, "%s/decode-%" PRIu32 ".trace", directory,
+                               node->options.number);
+    return bytes > 0 && bytes < (int)RECORD_BYTES;
+}
+
 static int open_messenger(struct node *node)
 {
     char text[256] = "";
+    char record[RECORD_BYTES];
     struct hlg_messenger_config config;
     hlg_messenger_config_default(&config);
     config.role = node->role;
@@ -283,6 +297,13 @@ static int open_messenger(struct node *node)
     config.log = take_log;
     config.log_context = node;
     config.log_level = node->options.verbose ? HLG_LOG_INFO : HLG_LOG_ERROR;
+    if (node->options.config.record != NULL) {
+        if (!record_path(node, record)) {
+            node_say(node, "--record: the name of the directory is too long");
+            return CLI_FAILED;
+        }
+        config.record = record;
+    }
     if (hlg_messenger_create(&config, &node->messenger, text, sizeof text) != 0) {
         node->messenger = NULL;
         node_say(node, "%s", text);

@@ -72,15 +72,15 @@ static void run_to(struct bare *b, double when)
 
 void bare_run(const struct options *options, const struct tape *tape, struct outcome *outcome)
 {
-    struct bare b = {.tape = tape, .nics = NODES * options->lanes};
-    struct sgx_nic nics[NODES * LANES_MAX];
+    struct bare b = {.tape = tape, .nics = options_nodes(options) * options->lanes};
+    struct sgx_nic nics[BARE_PREFILLS_MAX * (1 + DECODERS) * LANES_MAX];
     const struct sgx_platform platform = {.nics = nics, .nic_count = b.nics};
 
     for (uint32_t nic = 0; nic < b.nics; nic++) {
         nics[nic].bandwidth = NIC_BANDWIDTH * LANES_MAX / options->lanes;
         nics[nic].group = 0;
     }
-    HLG_ASSERT(sgx_open(&platform, b.nics * b.nics) == 0);
+    HLG_ASSERT(sgx_open(&platform) == 0);
     b.queues = malloc((size_t)b.nics * b.nics * sizeof *b.queues);
     b.numbers = malloc((size_t)b.nics * b.nics * sizeof *b.numbers);
     b.next = malloc(tape->count * sizeof *b.next);
@@ -88,6 +88,7 @@ void bare_run(const struct options *options, const struct tape *tape, struct out
     for (uint32_t queue = 0; queue < b.nics * b.nics; queue++) {
         b.queues[queue] = (struct queue){HLG_NONE, HLG_NONE};
     }
+    outcome->setup = processor_seconds();
     for (uint32_t flow = 0; flow < tape->count; flow++) {
         const double when = (double)tape->flows[flow].posted * 1e-9;
 

@@ -22,6 +22,7 @@ struct shared {
 
 static const struct argp_option table[] = {
     {"requests", 'r', "N", 0, "requests in all (default 1000)", 0},
+    {"prefills", 'p', "N", 0, "prefill nodes, with three decode nodes each (default 1)", 0},
     {"tokens", 't', "N", 0, "tokens of each, 2..16385 (default 8193)", 0},
     {"lanes", 'l', "N", 0, "8, or 1: folded (default 8)", 0},
     {"tick", 'k', "NS", 0, "nanoseconds of a layer (default 1000000)", 0},
@@ -51,6 +52,9 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'r':
         o->requests = number(state, "requests", arg, 1, 10000000);
         return 0;
+    case 'p':
+        o->prefills = (uint32_t)number(state, "prefills", arg, 1, PREFILLS_MAX);
+        return 0;
     case 't':
         o->tokens = (uint32_t)number(state, "tokens", arg, 2, 16385);
         return 0;
@@ -69,12 +73,18 @@ static error_t parse(int key, char *arg, struct argp_state *state)
     case 'b':
         o->bare = false;
         return 0;
+    case ARGP_KEY_END:
+        if (o->bare && o->prefills > BARE_PREFILLS_MAX) {
+            argp_error(state, "--prefills %u: above %u only with --no-bare", o->prefills,
+                       BARE_PREFILLS_MAX);
+        }
+        return 0;
     default:
         return ARGP_ERR_UNKNOWN;
     }
 }
 
-static double processor_seconds(void)
+double processor_seconds(void)
 {
     struct timespec t;
 
@@ -106,12 +116,14 @@ static struct outcome in_child(enum what what, const struct options *options, st
     if (pid == 0) {
         const double before = processor_seconds();
 
+        shared->outcome.setup = before;
         if (what == BARE) {
             bare_run(options, &shared->tape, &shared->outcome);
         } else {
             cluster_run(options, what == RECORD ? &shared->tape : NULL, &shared->outcome);
         }
         shared->outcome.seconds = processor_seconds() - before;
+        shared->outcome.setup -= before;
         _exit(0);
     }
     HLG_ASSERT(waitpid(pid, &status, 0) == pid);
@@ -137,9 +149,9 @@ static double median(double *values, uint32_t count)
 
 static void print(const char *name, const struct outcome *outcome, double seconds)
 {
-    printf("%-8s %9.3f s %8.3f us/flow  %llu flows, ends at %.9f s\n", name, seconds,
-           seconds * 1e6 / (double)outcome->flows, (unsigned long long)outcome->flows,
-           (double)outcome->ended * 1e-9);
+    printf("%-8s %9.3f s, %.3f s to begin, then %.3f us/flow; %llu flows end at %.9f s\n", name,
+           seconds, outcome->setup, (seconds - outcome->setup) * 1e6 / (double)outcome->flows,
+           (unsigned long long)outcome->flows, (double)outcome->ended * 1e-9);
 }
 
 int main(int argc, char **argv)
@@ -147,6 +159,7 @@ int main(int argc, char **argv)
     static const struct argp argp = {
         .options = table, .parser = parse, .doc = "What a flow costs, in processor time."};
     struct options options = {.requests = 1000,
+                              .prefills = 1,
                               .tokens = 8193,
                               .lanes = LANES_MAX,
                               .tick_ns = HLG_NS_PER_MS,

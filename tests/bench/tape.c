@@ -6,9 +6,9 @@
 #include <halage/transport.h>
 #include <string.h>
 
-#define FABRICS_MAX   NODES
-#define ENDPOINTS_MAX 256u
-#define PEERS_MAX     64u
+#define FABRICS_MAX   (BARE_PREFILLS_MAX * (1 + DECODERS))
+#define ENDPOINTS_MAX (2 * BARE_PREFILLS_MAX * BARE_PREFILLS_MAX * DECODERS * LANES_MAX)
+#define PEERS_MAX     LANES_MAX
 
 struct reel {
     struct hlg_transport *transport;

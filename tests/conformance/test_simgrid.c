@@ -3,7 +3,11 @@
  */
 #include "simgrid_world.h"
 
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 static void play_one_flow(struct result *result)
 {
@@ -129,6 +133,49 @@ static void incast_shares_fairly(void **state)
     }
     assert_near(result.arrived[8], 16 * HLG_NS_PER_MS);
     assert_near(result.arrived[9], 16 * HLG_NS_PER_MS);
+}
+
+static void play_nics(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+    struct hlg_simgrid_nic_stats stats[3];
+    int code = 0;
+
+    world_config(&config, 3);
+    world_open(&w, &config);
+    post(&w, 0, 2, 1000, 50000);
+    post(&w, 1, 2, 500, 50000);
+    (void)hlg_simgrid_advance_to(w.sim, hlg_simgrid_now(w.sim) + HLG_NS_PER_S);
+    for (uint32_t node = 0; node < 3; node++) {
+        code |= hlg_simgrid_nic_stats(w.sim, node, 0, 0, &stats[node]);
+    }
+    result->codes[0] = hlg_simgrid_nic_stats(w.sim, 3, 0, 0, &stats[0]);
+    run(&w);
+    result->failed += code != 0;
+    for (uint32_t node = 0; node < 3; node++) {
+        const uint32_t side = node == 2 ? 1 : 0;
+        result->done[node] = stats[node].busy_ns[side];
+        result->arrived[node] = stats[node].bytes[side];
+        result->failed += stats[node].bytes[1 - side] != 0 || stats[node].flows != (node < 2);
+    }
+}
+
+/* Two share a target: the shorter one is done after 1 ms, the longer one alone from then on. */
+static void nics_count_what_they_move(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_nics, &result);
+    assert_int_equal(result.codes[0], -HLG_EINVAL);
+    assert_int_equal(result.failed, 0);
+    assert_int_equal(result.arrived[0], 50000000);
+    assert_int_equal(result.arrived[1], 25000000);
+    assert_int_equal(result.arrived[2], 75000000);
+    assert_near(result.done[0], 1500000);
+    assert_near(result.done[1], HLG_NS_PER_MS);
+    assert_near(result.done[2], 1500000);
 }
 
 static void play_groups(struct result *result)
@@ -324,6 +371,35 @@ static void a_process_has_one_engine(void **state)
     assert_int_equal(result.codes[3], -HLG_EIO);
 }
 
+/* SimGrid's own objects go when the process exits, and flows that were cancelled refer to them. */
+static void a_process_may_exit_after_cancelled_flows(void **state)
+{
+    int status = 0;
+
+    (void)state;
+    (void)fflush(NULL); /* the child exits in order, and prints nothing twice */
+    const pid_t pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        struct result result = {0};
+        struct world w = {.result = &result};
+        struct hlg_simgrid_config config;
+        world_config(&config, 3);
+        world_open(&w, &config);
+        post(&w, 0, 2, 50000, 1000000);
+        post(&w, 1, 2, 50, 1000);
+        while (w.expected[2] > 50000) {
+            HLG_ASSERT(hlg_simgrid_step(w.sim));
+            look(&w, 2);
+        }
+        hlg_simgrid_destroy(w.sim);
+        free(w.memory);
+        exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -332,11 +408,13 @@ int main(void)
         cmocka_unit_test(small_pieces_are_bound_by_the_operation_clock),
         cmocka_unit_test(the_operation_clock_of_the_target_counts),
         cmocka_unit_test(incast_shares_fairly),
+        cmocka_unit_test(nics_count_what_they_move),
         cmocka_unit_test(groups_share_their_uplink),
         cmocka_unit_test(equal_calls_give_equal_traces),
         cmocka_unit_test(a_full_queue_holds_immediates_back),
         cmocka_unit_test(a_peer_that_never_polls_goes_down),
         cmocka_unit_test(a_process_has_one_engine),
+        cmocka_unit_test(a_process_may_exit_after_cancelled_flows),
     };
 
     return cmocka_run_group_tests_name("simgrid", tests, NULL, NULL);

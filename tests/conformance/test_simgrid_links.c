@@ -234,6 +234,34 @@ static void a_failed_link_fails_what_is_under_way(void **state)
     }
 }
 
+static void play_survivor(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+
+    world_config(&config, 4);
+    world_open(&w, &config);
+    post(&w, 0, 3, 100, 1000 * KB);
+    post(&w, 1, 3, 100, 1000 * KB);
+    w.expected[3] = 100;
+    (void)hlg_simgrid_advance_to(w.sim, HLG_NS_PER_MS);
+    hlg_simgrid_kill(w.sim, 1);
+    (void)hlg_simgrid_advance_to(w.sim, 2 * HLG_NS_PER_MS);
+    post(&w, 2, 0, 100, 500 * KB); /* elsewhere: nobody shares with it */
+    run(&w);
+}
+
+/* 1 ms at half the bandwidth, and what is left at the whole: the dead one's share is free at once. */
+static void survivors_get_the_share_of_the_dead(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_survivor, &result);
+    assert_in_range(result.arrived[3], 2500000 - 2, 2500000 + 2);
+    assert_near(result.arrived[0], 3 * HLG_NS_PER_MS);
+}
+
 static void play_repair(struct result *result)
 {
     struct world w = {.result = result};
@@ -450,6 +478,52 @@ static void held_immediates_wait_in_silence(void **state)
     assert_int_not_equal(result.arrived[1], 0);
 }
 
+static void play_starved(struct result *result)
+{
+    struct world w = {.result = result};
+    struct hlg_simgrid_config config;
+    struct hlg_fabric *fabric;
+    uint8_t address[HLG_ADDRESS_BYTES_MAX];
+
+    world_config(&config, 2);
+    config.latency_ns = HLG_NS_PER_MS;
+    config.domains_max = 1;
+    config.writes_max = 2;
+    world_open(&w, &config);
+    post(&w, 0, 1, 1, 1000);
+    post(&w, 0, 1, 1, 1000);
+    (void)hlg_simgrid_advance_to(w.sim, 1000); /* both have left */
+    w.nodes[0]->ops->free(w.nodes[0]);
+    HLG_ASSERT(hlg_simgrid_check(w.sim) == 0);
+    fabric = hlg_simgrid_fabric(w.sim, 0);
+    HLG_ASSERT(fabric->open(fabric, 0, 0, &w.nodes[0]) == 0);
+    HLG_ASSERT(w.nodes[0]->ops->mem_register(w.nodes[0], w.memory, 1u << 20, &w.mem) == 0);
+    for (uint32_t node = 0; node < 2; node++) {
+        const int bytes = w.nodes[node]->ops->address(w.nodes[node], address, sizeof address);
+        HLG_ASSERT(w.nodes[0]->ops->peer_open(w.nodes[0], address, (uint32_t)bytes) == (int)node);
+    }
+    HLG_ASSERT(none_ready(&w));
+    result->codes[0] = (int32_t)offer(&w, 0, 1, 1, 1000);
+    (void)hlg_simgrid_advance_to(w.sim, 2 * HLG_NS_PER_MS);
+    result->codes[1] = pop(&w, 0);
+    w.expected[1] = 0;
+    w.posted[0] = 0;
+    post(&w, 0, 1, 1, 1000);
+    run(&w);
+}
+
+/* Writes of an endpoint that is gone take up the room of the one that came after it, for a while. */
+static void room_that_lost_writes_leave_is_news(void **state)
+{
+    struct result result;
+
+    (void)state;
+    in_child(play_starved, &result);
+    assert_int_equal(result.codes[0], 0);
+    assert_int_equal(result.codes[1], 1);
+    assert_in_range(result.arrived[1], 3 * HLG_NS_PER_MS, 3 * HLG_NS_PER_MS + 100);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -458,11 +532,13 @@ int main(void)
         cmocka_unit_test(a_slow_link_slows_flows_under_way),
         cmocka_unit_test(the_next_simulation_has_whole_links),
         cmocka_unit_test(a_failed_link_fails_what_is_under_way),
+        cmocka_unit_test(survivors_get_the_share_of_the_dead),
         cmocka_unit_test(a_repair_is_news),
         cmocka_unit_test(a_node_with_news_is_listed_once),
         cmocka_unit_test(channels_are_ready_with_frames_room_and_ends),
         cmocka_unit_test(a_reused_channel_is_ready_at_its_own_nodes),
         cmocka_unit_test(held_immediates_wait_in_silence),
+        cmocka_unit_test(room_that_lost_writes_leave_is_news),
     };
 
     return cmocka_run_group_tests_name("simgrid-links", tests, NULL, NULL);

@@ -4,6 +4,7 @@
  *   run DIR [--seed N] [--plant cut]   run the script, leave traces and the canonical list in DIR
  *   replay FILE...                     replay traces, of whichever program, and print their hashes
  *   alter FILE OUT                     copy a trace with one event changed, all checks made anew
+ *   stuff FILE OUT                     the head of a trace, then more than its machine's driver may ask
  *
  * Exit status: 0 all well, 1 something differs or went wrong, 2 bad words.
  */
@@ -250,11 +251,39 @@ static int alter(const char *from, const char *to)
     return hlg_trace_destroy(trace) == 0 && altered ? 0 : 1;
 }
 
+/* ---- stuff ---- */
+
+/* Sessions come and go and nobody pulls the notices: at some point the machine has no room for them,
+ * and says so by an assertion, as it would have to a driver that did so. */
+static int stuff(const char *from, const char *to)
+{
+    struct loaded loaded;
+    struct hlg_trace *trace = NULL;
+    char error[256] = "";
+
+    if (!load(from, &loaded) || hlg_trace_create(to, &trace, error, sizeof error) != 0) {
+        (void)fprintf(stderr, "%s\n", error);
+        unload(&loaded);
+        return 1;
+    }
+    const struct hlg_trace_head *head = hlg_trace_head(loaded.log);
+    hlg_trace_begin(trace, head->role == HLG_ROLE_PREFILL ? &head->prefill : NULL,
+                    head->role == HLG_ROLE_DECODE ? &head->decode : NULL);
+    for (uint32_t i = 0; i < 3 * 10000; i++) {
+        static const uint32_t kinds[] = {HLG_EVENT_CHANNEL_UP, HLG_EVENT_PEER_DOWN,
+                                         HLG_EVENT_PEER_CLOSED};
+        hlg_trace_event(trace, &(struct hlg_event){.kind = kinds[i % 3], .now = i});
+    }
+    unload(&loaded);
+    return hlg_trace_destroy(trace) == 0 ? 0 : 1;
+}
+
 /* ---- words ---- */
 
 static int usage(void)
 {
-    (void)fputs("usage: run DIR [--seed N] [--plant cut] | replay FILE... | alter FILE OUT\n",
+    (void)fputs("usage: run DIR [--seed N] [--plant cut] | replay FILE... | alter FILE OUT | "
+                "stuff FILE OUT\n",
                 stderr);
     return 2;
 }
@@ -267,6 +296,9 @@ int main(int argc, char **argv)
     (void)alarm(WATCHDOG_S);
     if (argc == 4 && strcmp(argv[1], "alter") == 0) {
         return alter(argv[2], argv[3]);
+    }
+    if (argc == 4 && strcmp(argv[1], "stuff") == 0) {
+        return stuff(argv[2], argv[3]);
     }
     if (argc > 2 && strcmp(argv[1], "replay") == 0) {
         int status = 0;

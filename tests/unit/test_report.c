@@ -306,10 +306,9 @@ static void trace_of(const struct hand *hand, const char *path)
         const struct sim_record *record = &hand->records[i];
         sim_trace_span(trace, &(struct sim_span){"prefill", 0, 0, i, record->at[SIM_STARTED],
                                                  record->at[SIM_COMPUTED], 999});
-        sim_trace_span(trace,
-                       &(struct sim_span){"request", 1, 2 + i % 2, i, record->at[SIM_SUBMITTED],
-                                          record->at[SIM_FINISHED], 11});
-        sim_trace_span(trace, &(struct sim_span){"wait", 1, 2 + i % 2, i, record->at[SIM_SUBMITTED],
+        sim_trace_span(trace, &(struct sim_span){"request", 1, 2, i, record->at[SIM_SUBMITTED],
+                                                 record->at[SIM_FINISHED], 11});
+        sim_trace_span(trace, &(struct sim_span){"wait", 1, 2, i, record->at[SIM_SUBMITTED],
                                                  record->at[SIM_READY] + 1, 0});
     }
     assert_int_equal(sim_trace_close(trace, &hand->run, text, sizeof text), 0);

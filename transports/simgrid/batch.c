@@ -124,9 +124,10 @@ static void send_at(struct hlg_simgrid *sim, struct batch *b, hlg_time when)
 
 static void start_flow(struct hlg_simgrid *sim, struct batch *b, uint32_t nic, double bytes)
 {
-    link_sync(sim);
+    sim_sync(sim);
     must(sgx_flow(index_of(sim, b), nic, b->target.nic, bytes));
     sim->flows++;
+    sim->nics[nic].stats.flows++;
     b->state = BATCH_FLOW;
 }
 
@@ -137,6 +138,41 @@ static hlg_time latency(const struct hlg_simgrid *sim, const struct batch *b)
     const hlg_time target = sim->nodes[b->target.node].config.latency_ns;
 
     return (source + target) / 2; /* floor: whole nanoseconds */
+}
+
+/* Both NICs of a batch, its source's first. */
+static struct nic *nic_of(struct hlg_simgrid *sim, const struct batch *b, uint32_t side)
+{
+    return &sim->nics[side == 0 ? sim->endpoints[b->source].self.nic : b->target.nic];
+}
+
+static void begin_move(struct hlg_simgrid *sim, struct batch *b)
+{
+    b->moving = true;
+    for (uint32_t side = 0; side < 2; side++) {
+        struct nic *nic = nic_of(sim, b, side);
+
+        if (nic->moving[side]++ == 0) {
+            nic->since[side] = sim->now;
+        }
+    }
+}
+
+/* `whole`: all its bytes have left. */
+static void end_move(struct hlg_simgrid *sim, struct batch *b, bool whole)
+{
+    const uint64_t bytes = whole ? (uint64_t)batch_pieces(b) * b->write.bytes : 0;
+
+    for (uint32_t side = 0; b->moving && side < 2; side++) {
+        struct nic *nic = nic_of(sim, b, side);
+
+        HLG_ASSERT(nic->moving[side] > 0);
+        if (--nic->moving[side] == 0) {
+            nic->stats.busy_ns[side] += sim->now - nic->since[side];
+        }
+        nic->stats.bytes[side] += bytes;
+    }
+    b->moving = false;
 }
 
 /* The head of a queue has its turn. */
@@ -153,6 +189,7 @@ static void start(struct hlg_simgrid *sim, struct batch *b)
         send_at(sim, b, sim->now);
         return;
     }
+    begin_move(sim, b);
     b->ops_end = charge(sim, nic, pieces);
     if (nic == b->target.nic) {
         /* SimGrid has no route from a NIC to itself. */
@@ -184,6 +221,7 @@ void batch_post(struct endpoint *e, const struct hlg_paged_write *w, uint32_t pi
     b->failed = 0;
     b->status = 0;
     b->landed = false;
+    b->moving = false;
     b->mem_key = e->regions[w->mem].key;
     b->ops_end = 0;
     b->target = queue->place;
@@ -230,6 +268,7 @@ void batch_on_sent(struct hlg_simgrid *sim, uint32_t index)
     HLG_ASSERT(b->state == BATCH_SENDING);
     queue = queue_of(sim, b);
     HLG_ASSERT(queue->head == index);
+    end_move(sim, b, b->status == 0);
     queue->head = b->next;
     b->state = BATCH_SENT;
     schedule_put(sim, sim->now + latency(sim, b), HAPPENING_LAND, index, 0);
@@ -298,8 +337,16 @@ static bool deliver(const struct hlg_simgrid *sim, struct endpoint *target, uint
     if (target->held_head != HLG_NONE || count > depth - target->unread) {
         return false; /* in order, so that none waits for ever */
     }
-    HLG_ASSERT(target->imm_count < depth);
-    target->imms[(target->imm_head + target->imm_count++) % depth] = (struct imm_entry){imm, count};
+    struct imm_entry *last =
+        &target->imms[(target->imm_head + target->imm_count + sim->imms_max - 1) % sim->imms_max];
+    if (target->imm_count > 0 && last->imm == imm) {
+        last->count += count;
+    } else if (target->imm_count == sim->imms_max) {
+        return false;
+    } else {
+        target->imms[(target->imm_head + target->imm_count++) % sim->imms_max] =
+            (struct imm_entry){imm, count};
+    }
     target->unread += count;
     ready_put_endpoint(target);
     return true;
@@ -403,7 +450,9 @@ void batch_on_source_end(struct hlg_simgrid *sim, uint32_t slot)
 
         next = b->after;
         endpoint_report(e, b, batch_pieces(b), -HLG_ECANCELED);
+        end_move(sim, b, false);
         if (b->state == BATCH_FLOW) {
+            sim_sync(sim);
             must(sgx_cancel(index));
             sim->flows--;
         }
@@ -432,8 +481,10 @@ static void fail(struct hlg_simgrid *sim, struct batch *b)
 {
     b->status = -HLG_EPEER;
     if (b->state == BATCH_FLOW) {
+        sim_sync(sim);
         must(sgx_cancel(index_of(sim, b)));
         sim->flows--;
+        end_move(sim, b, false);
         send_at(sim, b, sim->now);
     }
 }

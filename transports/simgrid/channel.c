@@ -37,11 +37,31 @@ static void put(struct side *s, hlg_time when, uint32_t kind)
 }
 
 /* The two ends are rows of a table; they are free once nobody holds them and nothing is due. */
-static void settle(struct pair *pair)
+static void settle(struct hlg_simgrid *sim, struct pair *pair)
 {
     if (pair->used && !pair->sides[0].open && !pair->sides[1].open && pair->scheduled == 0) {
         pair->used = false;
+        pair->next = sim->pair_free;
+        sim->pair_free = hlg_u32((uint64_t)(pair - sim->pairs));
     }
+}
+
+/* NULL: all are in use. */
+static struct pair *take_pair(struct hlg_simgrid *sim)
+{
+    struct pair *pair;
+
+    if (sim->pair_free != HLG_NONE) {
+        pair = &sim->pairs[sim->pair_free];
+        sim->pair_free = pair->next;
+    } else if (sim->pair_fresh < sim->config.channels_max) {
+        pair = &sim->pairs[sim->pair_fresh++];
+    } else {
+        return NULL;
+    }
+    HLG_ASSERT(!pair->used && pair->scheduled == 0);
+    pair->used = true;
+    return pair;
 }
 
 static void end_later(struct side *s, hlg_time when)
@@ -76,6 +96,9 @@ static void ring_read(struct side *s, uint8_t *bytes, uint32_t count)
     memcpy(bytes + straight, s->ring, count - straight);
     s->ring_head = (s->ring_head + count) % capacity;
     s->ring_bytes -= count;
+    if (s->ring_bytes == 0) {
+        s->ring_head = 0; /* so that it touches no more memory than it needs */
+    }
 }
 
 static bool has_room(const struct side *s, uint32_t bytes)
@@ -186,7 +209,7 @@ static void close_side(struct hlg_channel *c)
     ready_drop_side(s);
     s->open = false;
     end_later(other, end > other->last_arrival ? end : other->last_arrival);
-    settle(pair_of(s));
+    settle(sim, pair_of(s));
 }
 
 const struct hlg_channel_ops channel_ops = {
@@ -240,20 +263,17 @@ int hlg_simgrid_channel_pair(struct hlg_simgrid *sim, uint32_t node_a, uint32_t 
     if (!sim->nodes[node_a].alive || !sim->nodes[node_b].alive) {
         return -HLG_ESTATE;
     }
-    for (uint32_t index = 0; index < sim->config.channels_max; index++) {
-        struct pair *pair = &sim->pairs[index];
 
-        if (!pair->used) {
-            HLG_ASSERT(pair->scheduled == 0);
-            pair->used = true;
-            open_side(&pair->sides[0], node_a, node_b);
-            open_side(&pair->sides[1], node_b, node_a);
-            *a = &pair->sides[0].channel;
-            *b = &pair->sides[1].channel;
-            return 0;
-        }
+    struct pair *pair = take_pair(sim);
+
+    if (pair == NULL) {
+        return -HLG_ELIMIT;
     }
-    return -HLG_ELIMIT;
+    open_side(&pair->sides[0], node_a, node_b);
+    open_side(&pair->sides[1], node_b, node_a);
+    *a = &pair->sides[0].channel;
+    *b = &pair->sides[1].channel;
+    return 0;
 }
 
 void channel_on_frame(struct hlg_simgrid *sim, uint32_t index, uint32_t number)
@@ -269,7 +289,7 @@ void channel_on_frame(struct hlg_simgrid *sim, uint32_t index, uint32_t number)
         ready_put_side(s);
         sim_trace(sim, HAPPENING_FRAME, s->node, index, s->arrived);
     }
-    settle(pair);
+    settle(sim, pair);
 }
 
 /* Frames that have not arrived never will. */
@@ -294,12 +314,12 @@ void channel_on_end(struct hlg_simgrid *sim, uint32_t index, uint32_t number)
         end_now(s);
         sim_trace(sim, HAPPENING_END, s->node, index, s->arrived);
     }
-    settle(pair);
+    settle(sim, pair);
 }
 
 void channel_on_kill(struct hlg_simgrid *sim, uint32_t node)
 {
-    for (uint32_t index = 0; index < sim->config.channels_max; index++) {
+    for (uint32_t index = 0; index < sim->pair_fresh; index++) {
         struct pair *pair = &sim->pairs[index];
 
         for (uint32_t number = 0; number < 2; number++) {

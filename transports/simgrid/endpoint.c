@@ -413,7 +413,7 @@ static void take_imm(struct endpoint *e, struct hlg_transport_event *event)
 
         event->imm.pieces += weight == 15u ? 0 : entry.count << weight;
         event->imm.immediates += entry.count;
-        e->imm_head = (e->imm_head + 1) % e->sim->config.cq_depth;
+        e->imm_head = (e->imm_head + 1) % e->sim->imms_max;
         e->imm_count--;
         e->unread -= entry.count;
     }

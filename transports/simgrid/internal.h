@@ -99,7 +99,7 @@ struct endpoint {
     struct done_entry *dones; /* ring of writes_max */
     uint32_t done_head;
     uint32_t done_count;
-    struct imm_entry *imms; /* ring of cq_depth */
+    struct imm_entry *imms; /* ring of imms_max */
     uint32_t imm_head;
     uint32_t imm_count; /* entries */
     uint32_t unread;    /* immediates in them */
@@ -126,6 +126,7 @@ struct batch {
     uint32_t failed; /* pieces, once landed */
     int32_t status;
     bool landed;
+    bool moving; /* it counts in both NICs' `moving` */
     uint64_t mem_key;
     hlg_time ops_end; /* its turn in both NICs' operation clocks is over */
     struct place target;
@@ -157,6 +158,7 @@ struct side {
 
 struct pair {
     bool used;
+    uint32_t next; /* free one */
     uint32_t scheduled;
     struct side sides[2];
 };
@@ -173,8 +175,11 @@ struct node {
 struct nic {
     uint32_t node;
     bool up;
-    double factor;   /* of its node's nic_bandwidth */
-    uint64_t ops_ps; /* when its operation clock is free, in picoseconds */
+    double factor;      /* of its node's nic_bandwidth */
+    uint64_t ops_ps;    /* when its operation clock is free, in picoseconds */
+    uint32_t moving[2]; /* writes under way, out of it and into it */
+    hlg_time since[2];  /* when the first of these began */
+    struct hlg_simgrid_nic_stats stats;
 };
 
 /* A member of a list of what is ready, or the list's head; alone it points to itself. */
@@ -191,8 +196,15 @@ struct hlg_simgrid {
     uint64_t serial;
     uint64_t hash;
     uint32_t ring_capacity;
-    uint32_t flows; /* in SimGrid */
-    bool engine;    /* SimGrid's is ours */
+    uint32_t imms_max; /* entries of one endpoint's queue; what finds none is held back as well */
+    uint32_t flows;    /* in SimGrid */
+    /* SimGrid's clock stands still while there is no flow. When the first one began it showed
+       `engine_seconds`, and it was `engine_start`. */
+    double engine_seconds;
+    hlg_time engine_start;
+    double engine_next; /* when the next flow ends, in SimGrid's seconds, unless it is stale */
+    bool engine_stale;
+    bool engine; /* SimGrid's is ours */
     struct node *nodes;
     struct nic *nics;
     uint32_t nic_count;
@@ -206,6 +218,8 @@ struct hlg_simgrid {
     uint32_t batch_free; /* first free batch of those before, or HLG_NONE */
     uint32_t batch_used;
     struct pair *pairs;
+    uint32_t pair_fresh; /* those from here on were never used */
+    uint32_t pair_free;  /* first free one of those before, or HLG_NONE */
     struct happening *heap;
     uint32_t heap_count;
     uint32_t heap_capacity;
@@ -214,6 +228,8 @@ struct hlg_simgrid {
 };
 
 /* sim.c */
+/* Something about flows is to change: SimGrid's clock, which lags while none ends, must be ours. */
+void sim_sync(struct hlg_simgrid *sim);
 void sim_trace(struct hlg_simgrid *sim, uint64_t kind, uint64_t a, uint64_t b, uint64_t c);
 
 /* config.c: a sentence that names what is wrong, or NULL. */
@@ -221,8 +237,6 @@ const char *config_fault(const struct hlg_simgrid_config *config);
 
 /* link.c */
 struct nic *link_nic(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail);
-/* SimGrid's clock follows ours; it does by itself only while flows are under way. */
-void link_sync(struct hlg_simgrid *sim);
 
 /* ready.c */
 void ready_init(struct hlg_simgrid *sim);

@@ -21,17 +21,6 @@ struct nic *link_nic(struct hlg_simgrid *sim, uint32_t index, uint32_t lane, uin
     return &sim->nics[node->nic_begin + lane * node->config.rails + rail];
 }
 
-void link_sync(struct hlg_simgrid *sim)
-{
-    const double seconds = (double)sim->now * 1e-9;
-
-    if (sim->flows == 0 && sgx_now() < seconds) {
-        const int ended = sgx_run(seconds);
-
-        HLG_ASSERT(ended == 0);
-    }
-}
-
 static void trace(struct hlg_simgrid *sim, const struct nic *nic, uint64_t what)
 {
     sim_trace(sim, HAPPENING_LINK, nic->node, hlg_u32((uint64_t)(nic - sim->nics)), what);
@@ -51,7 +40,7 @@ int hlg_simgrid_set_bandwidth(struct hlg_simgrid *sim, uint32_t node, uint32_t l
     if (!isfinite(bandwidth) || factor <= 0 || bandwidth < 1) {
         return -HLG_EINVAL;
     }
-    link_sync(sim);
+    sim_sync(sim);
     if (sgx_set_bandwidth(hlg_u32((uint64_t)(nic - sim->nics)), bandwidth) != 0) {
         return -HLG_EIO;
     }
@@ -77,6 +66,21 @@ int hlg_simgrid_set_link(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, 
         endpoint_on_link_up(sim, hlg_u32((uint64_t)(nic - sim->nics)));
     } else {
         batch_on_link_down(sim, hlg_u32((uint64_t)(nic - sim->nics)));
+    }
+    return 0;
+}
+
+int hlg_simgrid_nic_stats(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail,
+                          struct hlg_simgrid_nic_stats *stats)
+{
+    const struct nic *nic = link_nic(sim, node, lane, rail);
+
+    if (nic == NULL) {
+        return -HLG_EINVAL;
+    }
+    *stats = nic->stats;
+    for (uint32_t side = 0; side < 2; side++) {
+        stats->busy_ns[side] += nic->moving[side] > 0 ? sim->now - nic->since[side] : 0;
     }
     return 0;
 }

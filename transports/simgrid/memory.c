@@ -64,6 +64,7 @@ static bool set_counts(struct hlg_simgrid *sim)
     }
     sim->endpoint_count = hlg_u32(endpoints);
     sim->batch_count = hlg_u32(batches);
+    sim->imms_max = hlg_min_u32(c->cq_depth, c->writes_max);
     sim->ring_capacity = hlg_max_u32(c->room_bytes, c->message_bytes_max);
     return true;
 }
@@ -76,7 +77,7 @@ static bool take_endpoints(struct hlg_simgrid *sim)
     struct region *regions = take(sim, count * c->regions_max, sizeof(*regions), &failed);
     struct peer *peers = take(sim, count * c->peers_max, sizeof(*peers), &failed);
     struct done_entry *dones = take(sim, count * c->writes_max, sizeof(*dones), &failed);
-    struct imm_entry *imms = take(sim, count * c->cq_depth, sizeof(*imms), &failed);
+    struct imm_entry *imms = take(sim, count * sim->imms_max, sizeof(*imms), &failed);
 
     sim->endpoints = take(sim, count, sizeof(*sim->endpoints), &failed);
     if (failed) {
@@ -90,7 +91,7 @@ static bool take_endpoints(struct hlg_simgrid *sim)
         e->regions = regions + slot * c->regions_max;
         e->peers = peers + slot * c->peers_max;
         e->dones = dones + slot * c->writes_max;
-        e->imms = imms + slot * c->cq_depth;
+        e->imms = imms + slot * sim->imms_max;
     }
     return true;
 }
@@ -121,6 +122,7 @@ static bool take_channels(struct hlg_simgrid *sim)
     uint8_t *rings = take(sim, count * sim->ring_capacity, 1, &failed);
     uint8_t *frames = take(sim, count * c->message_bytes_max, 1, &failed);
 
+    sim->pair_free = HLG_NONE;
     sim->pairs = take(sim, c->channels_max, sizeof(*sim->pairs), &failed);
     if (failed) {
         return false;

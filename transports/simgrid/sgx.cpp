@@ -2,6 +2,7 @@
 // through C frames. Nothing but sgx.h may call in here.
 #include "sgx.h"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <cstdio>
@@ -25,9 +26,16 @@ auto &flows = *new std::vector<sg::CommPtr>;
 auto &over = *new std::vector<sg::CommPtr>; // cancelled or ended, and kept for one run: nobody gets
                                             // their address
 std::vector<uint32_t> ended;
+size_t reported = 0; // of these, by the last run
 // Engine::run_until returns after the round in which this set is no longer empty: SimGrid asks no
 // more of it, and it is the only way out of the loop before its date (EngineImpl::run, 3.32).
 std::set<sg::Activity *> stop;
+std::vector<sg::CommPtr> former; // what `over` held when the last run began
+// 3.32 lets a cancelled flow keep its share of the links until the round after, which may be that of
+// the end of another one. So a round of one nanosecond comes first.
+bool cancelled = false;
+constexpr double cancel_seconds = 1e-9;
+constexpr double same_seconds = 1e-12; // of the clock
 char error[256] = "";
 
 template <typename Body> int guarded(Body body)
@@ -141,9 +149,26 @@ void restore()
     changed.clear();
 }
 
+void free_shares()
+{
+    if (cancelled) {
+        cancelled = false;
+        sg::Engine::get_instance()->run_until(sg::Engine::get_clock() + cancel_seconds);
+    }
+}
+
+void advance_to(double when)
+{
+    free_shares();
+    while (when - sg::Engine::get_clock() > same_seconds) {
+        stop.clear();
+        sg::Engine::get_instance()->run_until(when);
+    }
+}
+
 } // namespace
 
-extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
+extern "C" int sgx_open(const sgx_platform *platform)
 {
     return guarded([=] {
         const bool first = nics.empty();
@@ -157,7 +182,6 @@ extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
             shape.assign(platform->nics, platform->nics + platform->nic_count);
             uplink = platform->group_bandwidth;
         }
-        flows.resize(flows_max);
         if (first) {
             start_engine();
         }
@@ -170,6 +194,8 @@ extern "C" int sgx_open(const sgx_platform *platform, uint32_t flows_max)
 extern "C" void sgx_close(void)
 {
     flows.clear();
+    ended.clear();
+    reported = 0;
     in_use = false;
 }
 
@@ -180,7 +206,10 @@ extern "C" int sgx_flow(uint32_t flow, uint32_t source, uint32_t target, double 
         comm->set_payload_size(static_cast<uint64_t>(bytes));
         comm->set_data(reinterpret_cast<void *>(static_cast<uintptr_t>(flow) + 1));
         comm->set_source(nics.at(source))->set_destination(nics.at(target)); // this starts it
-        flows.at(flow) = comm;
+        if (flow >= flows.size()) {
+            flows.resize(2 * static_cast<size_t>(flow) + 1); // in use are the low numbers
+        }
+        flows[flow] = comm;
         return 0;
     });
 }
@@ -189,9 +218,19 @@ extern "C" int sgx_cancel(uint32_t flow)
 {
     return guarded([=] {
         sg::CommPtr comm = flows.at(flow);
+        if (comm == nullptr) { // it has just ended
+            const auto unreported = ended.begin() + static_cast<std::ptrdiff_t>(reported);
+            const auto found = std::find(unreported, ended.end(), flow);
+            if (found == ended.end()) {
+                return fail("a flow is cancelled that is none");
+            }
+            ended.erase(found);
+            return 0;
+        }
         flows.at(flow) = nullptr;
         over.push_back(comm);
         comm->cancel();
+        cancelled = true;
         return 0;
     });
 }
@@ -205,23 +244,52 @@ extern "C" int sgx_set_bandwidth(uint32_t nic, double bandwidth)
     });
 }
 
+extern "C" int sgx_sync(double when)
+{
+    return guarded([=] {
+        advance_to(when);
+        return 0;
+    });
+}
+
 extern "C" int sgx_run(double when)
 {
     return guarded([=] {
-        auto *engine = sg::Engine::get_instance();
-        ended.clear();
-        stop.clear();
-        std::vector<sg::CommPtr> before;
-        before.swap(over);
-        if (when < 0) {
-            engine->run();
+        ended.erase(ended.begin(), ended.begin() + static_cast<std::ptrdiff_t>(reported));
+        reported = 0;
+        former.clear();
+        former.swap(over);
+        if (ended.empty()) {
+            stop.clear();
+            free_shares();
+            if (when < 0 && stop.empty()) {
+                sg::Engine::get_instance()->run();
+            }
+            // It stops anywhere within 10 us of the date (3.32): again, one round a call.
+            while (stop.empty() && when - sg::Engine::get_clock() > same_seconds) {
+                sg::Engine::get_instance()->run_until(when);
+            }
         }
-        // It stops anywhere within 10 us of the date (3.32): again, one round a call.
-        while (stop.empty() && when - sg::Engine::get_clock() > 1e-12) {
-            engine->run_until(when);
-        }
-        return static_cast<int>(ended.size());
+        reported = ended.size();
+        return static_cast<int>(reported);
     });
+}
+
+extern "C" double sgx_next(void)
+{
+    const double now = sg::Engine::get_clock();
+    double next = -1;
+    if (cancelled || ended.size() > reported) {
+        return now;
+    }
+    // The engine asks its models the same, and may again: the answer changes nothing (3.32).
+    for (auto *model : sg::Engine::get_instance()->get_all_models()) {
+        const double delay = model->next_occurring_event(now);
+        if (delay >= 0 && (next < 0 || now + delay < next)) {
+            next = now + delay;
+        }
+    }
+    return next;
 }
 
 extern "C" uint32_t sgx_ended(uint32_t index)

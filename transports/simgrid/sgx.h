@@ -25,12 +25,12 @@ struct sgx_platform {
 
 /*
  * Take the engine. The first call builds the platform; later ones, after sgx_close, must name an equal
- * one, whose bandwidths are restored, and the clock goes on. Flows are numbered 0 to flows_max - 1. Returns 0 or -1.
+ * one, whose bandwidths are restored, and the clock goes on. Returns 0 or -1.
  */
-int sgx_open(const struct sgx_platform *platform, uint32_t flows_max);
+int sgx_open(const struct sgx_platform *platform);
 void sgx_close(void);
 
-/* Start flow number `flow`, which must be free. Returns 0 or -1. */
+/* Start flow number `flow`, which must be free. Low numbers take less memory. Returns 0 or -1. */
 int sgx_flow(uint32_t flow, uint32_t source, uint32_t target, double bytes);
 
 /* End a flow; it is free, and never reported. Returns 0 or -1. */
@@ -39,8 +39,15 @@ int sgx_cancel(uint32_t flow);
 /* Change the bandwidth of a NIC, each way, also for flows under way. Returns 0 or -1. */
 int sgx_set_bandwidth(uint32_t nic, double bandwidth);
 
+/* Bring the clock to `when`, unless it is there. Flows that end on the way are reported by the next run.
+ * Returns 0 or -1. */
+int sgx_sync(double when);
+
 /* Run until `when` (negative: no limit) or until flows end. Returns how many ended, or -1. */
 int sgx_run(double when);
+
+/* When the next flow would end, if nothing changes; a run may find none all the same. Or -1. */
+double sgx_next(void);
 
 /* The index-th of the flows that ended in the last run, in the engine's order; it is free. */
 uint32_t sgx_ended(uint32_t index);

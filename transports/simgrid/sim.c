@@ -10,6 +10,8 @@
 #include "internal.h"
 #include "sgx.h"
 
+#define ENGINE_PRECISION 2e-9 /* seconds, twice surf/precision (3.32) */
+
 void hlg_simgrid_config_default(struct hlg_simgrid_config *config)
 {
     memset(config, 0, sizeof(*config));
@@ -39,9 +41,15 @@ void hlg_simgrid_config_default(struct hlg_simgrid_config *config)
 }
 
 /* SimGrid's clock in our nanoseconds. The thousandth makes up for what doubles lose. */
-static hlg_time engine_time(void)
+static hlg_time engine_time(const struct hlg_simgrid *sim)
 {
-    return (hlg_time)floor(sgx_now() * 1e9 + 1e-3);
+    return sim->engine_start + (hlg_time)floor((sgx_now() - sim->engine_seconds) * 1e9 + 1e-3);
+}
+
+/* SimGrid's seconds at a time of ours. */
+static double engine_seconds(const struct hlg_simgrid *sim, hlg_time time)
+{
+    return sim->engine_seconds + (double)(time - sim->engine_start) * 1e-9;
 }
 
 static void query(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps)
@@ -99,7 +107,7 @@ static bool open_engine(struct hlg_simgrid *sim)
         .group_bandwidth = group_nodes == 0 ? 0 : sim->config.group_bandwidth,
     };
 
-    sim->engine = sgx_open(&platform, sim->batch_count) == 0;
+    sim->engine = sgx_open(&platform) == 0;
     free(nics);
     return sim->engine;
 }
@@ -137,7 +145,6 @@ int hlg_simgrid_create(const struct hlg_simgrid_config *config, struct hlg_simgr
         hlg_simgrid_destroy(sim);
         return refuse(-HLG_EIO, sgx_error(), error, error_bytes);
     }
-    sim->now = engine_time();
     *out = sim;
     return 0;
 }
@@ -245,17 +252,43 @@ static void perform(struct hlg_simgrid *sim, const struct happening *h)
     hlg_unreachable();
 }
 
+void sim_sync(struct hlg_simgrid *sim)
+{
+    if (sim->flows == 0) {
+        sim->engine_seconds = sgx_now();
+        sim->engine_start = sim->now;
+    } else {
+        const int rc = sgx_sync(engine_seconds(sim, sim->now));
+
+        HLG_ASSERT(rc == 0);
+    }
+    sim->engine_stale = true;
+}
+
+/* Whether a flow ends by `limit`, as far as is known. */
+static bool flow_is_due(struct hlg_simgrid *sim, hlg_time limit)
+{
+    if (sim->engine_stale) {
+        sim->engine_next = sgx_next();
+        sim->engine_stale = false;
+    }
+    /* As far behind as SimGrid takes for the same time. */
+    return limit == HLG_TIME_NEVER ||
+           sim->engine_next <= engine_seconds(sim, limit) + ENGINE_PRECISION;
+}
+
 /* Run SimGrid to `limit` or to the next end of flows. Returns how many ended. */
 static uint32_t run_engine(struct hlg_simgrid *sim, hlg_time limit)
 {
-    const int ended = sgx_run(limit == HLG_TIME_NEVER ? -1.0 : (double)limit * 1e-9);
+    sim->engine_stale = true;
+    const int ended = sgx_run(limit == HLG_TIME_NEVER ? -1.0 : engine_seconds(sim, limit));
     hlg_time time;
 
     HLG_ASSERT(ended >= 0 && (ended > 0 || limit != HLG_TIME_NEVER));
     if (ended == 0) {
         return 0;
     }
-    time = hlg_min_time(engine_time(), limit);
+    time = hlg_min_time(engine_time(sim), limit);
     sim->now = time > sim->now ? time : sim->now;
     for (uint32_t index = 0; index < (uint32_t)ended; index++) {
         batch_on_flow(sim, sgx_ended(index));
@@ -268,7 +301,7 @@ static uint32_t advance(struct hlg_simgrid *sim, hlg_time limit)
 {
     const hlg_time next = sim->heap_count == 0 ? HLG_TIME_NEVER : sim->heap[0].time;
 
-    if (sim->flows > 0 && next > sim->now) {
+    if (sim->flows > 0 && next > sim->now && flow_is_due(sim, hlg_min_time(next, limit))) {
         const uint32_t ended = run_engine(sim, hlg_min_time(next, limit));
 
         if (ended > 0) {

@@ -69,8 +69,8 @@ void hlg_simgrid_config_default(struct hlg_simgrid_config *config);
 
 /*
  * Build the platform. A process has one SimGrid engine, so one simulation at a time, and after its
- * destroy only another of the same shape and bandwidths, whose clock goes on and whose links are
- * whole: sweeps fork.
+ * destroy only another of the same shape and bandwidths, whose links are whole: sweeps fork. The clock
+ * begins at 0.
  *
  * error  [error_bytes] a sentence on failure, which names the number that is wrong; untouched on
  *        success
@@ -100,7 +100,8 @@ struct hlg_fabric *hlg_simgrid_fabric(struct hlg_simgrid *sim, uint32_t node);
 int hlg_simgrid_channel_pair(struct hlg_simgrid *sim, uint32_t node_a, uint32_t node_b,
                              struct hlg_channel **a, struct hlg_channel **b);
 
-/* Rounded down to whole nanoseconds; SimGrid's own seconds go on unrounded below. */
+/* Rounded down to whole nanoseconds; SimGrid's own seconds go on unrounded below, from the first flow
+ * under way to the end of the last. */
 hlg_time hlg_simgrid_now(const struct hlg_simgrid *sim);
 
 /* Advance to the next happening and perform it. Returns false when nothing is due ever. */
@@ -149,6 +150,20 @@ int hlg_simgrid_set_bandwidth(struct hlg_simgrid *sim, uint32_t node, uint32_t l
  */
 int hlg_simgrid_set_link(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail,
                          bool up);
+
+/*
+ * What a NIC has moved, out of it (0) and into it (1), since create. Bytes count when the last one of a
+ * write has left; busy is the time with at least one write under way, turns of operation clocks included.
+ */
+struct hlg_simgrid_nic_stats {
+    uint64_t flows; /* of SimGrid, that began here */
+    uint64_t bytes[2];
+    hlg_time busy_ns[2];
+};
+
+/* Returns 0, or -HLG_EINVAL for a NIC that is none. O(1). */
+int hlg_simgrid_nic_stats(struct hlg_simgrid *sim, uint32_t node, uint32_t lane, uint32_t rail,
+                          struct hlg_simgrid_nic_stats *stats);
 
 /*
  * Kill a node now: nothing is placed into it any more, its ends of channels are over, and what it had

@@ -1,0 +1,229 @@
+/* What a plan is told as. */
+#include "plan.h"
+
+#include "report.h"
+
+#include <inttypes.h>
+#include <math.h>
+
+#define MS ((double)HLG_NS_PER_MS)
+
+static double number(const struct plan_row *row, const char *group, const char *name,
+                     const char *leaf)
+{
+    const json_t *json = json_object_get(json_object_get(row->report, group), name);
+    return json_number_value(leaf == NULL ? json : json_object_get(json, leaf));
+}
+
+static void row_name(const struct plan_row *row, char name[32])
+{
+    if (row->colocated) {
+        (void)snprintf(name, 32, "co-loc. %" PRIu32, row->prefill);
+    } else {
+        (void)snprintf(name, 32, "%" PRIu32 ":%" PRIu32, row->prefill, row->decode);
+    }
+}
+
+static void latency_cell(FILE *file, double value)
+{
+    (void)fprintf(file, " %8.*f", value < 100 ? 2 : 0, value);
+}
+
+/* By formula, and by how much that is off. */
+static void analytic_cell(FILE *file, const struct plan_row *row, double formula, double simulated)
+{
+    if (!row->analytic_known) {
+        (void)fprintf(file, " %15s", "-");
+    } else if (isinf(formula)) {
+        (void)fprintf(file, " %15s", "no end");
+    } else if (row->report == NULL) {
+        (void)fprintf(file, " %8.*f       ", formula < 100 ? 2 : 0, formula);
+    } else {
+        (void)fprintf(file, " %8.*f %+5.0f%%", formula < 100 ? 2 : 0, formula,
+                      100 * (formula / simulated - 1));
+    }
+}
+
+static void table_row(FILE *file, const struct plan *plan, const struct plan_row *row)
+{
+    char name[32];
+
+    row_name(row, name);
+    (void)fprintf(file, "%c%-11s %5" PRIu32, row == plan->best ? '*' : ' ', name, row->gpus);
+    if (row->report == NULL) {
+        (void)fprintf(file, " %8s %7s %8s %8s %8s %8s", "-", "-", "-", "-", "-", "-");
+    } else {
+        (void)fprintf(file, " %8.3f %6.2f%%", number(row, "throughput", "goodput_per_s", NULL),
+                      100 * row->slo_share);
+        latency_cell(file, number(row, "latency", "ttft_ms", "p50"));
+        latency_cell(file, number(row, "latency", "ttft_ms", "p90"));
+        latency_cell(file, number(row, "latency", "tpot_ms", "p50"));
+        latency_cell(file, number(row, "latency", "tpot_ms", "p90"));
+    }
+    analytic_cell(file, row, row->analytic.ttft_ms, number(row, "latency", "ttft_ms", "mean"));
+    analytic_cell(file, row, row->analytic.tpot_ms, number(row, "latency", "tpot_ms", "mean"));
+    if (row->feasible) {
+        const char *limit = json_string_value(json_object_get(row->report, "limit"));
+        (void)fprintf(file, "  feasible%s; limit: %s\n", row->uncertain ? " (not certain)" : "",
+                      limit);
+    } else if (row->why[0] != '\0') {
+        (void)fprintf(file, "  infeasible because %s%s\n", row->why,
+                      row->uncertain ? " (not certain)" : "");
+    } else {
+        (void)fputs("  not simulated: interrupted\n", file);
+    }
+}
+
+static void heading(FILE *file, const struct plan *plan)
+{
+    (void)fprintf(file, "halage-sim %s plan: %s; scenario %016" PRIx64 ", seed %" PRIu64 "; %s\n",
+                  sim_version(), plan->scenario->name, sim_scenario_digest(plan->scenario),
+                  plan->scenario->seed, plan->scenario->model.name);
+    (void)fputs("  wanted:", file);
+    if (plan->slo_ttft_ns > 0) {
+        (void)fprintf(file, " TTFT <= %.6g ms", plan->slo_ttft_ns / MS);
+    }
+    if (plan->slo_tpot_ns > 0) {
+        (void)fprintf(file, "%s TPOT <= %.6g ms", plan->slo_ttft_ns > 0 ? " and" : "",
+                      plan->slo_tpot_ns / MS);
+    }
+    (void)fprintf(file, " for %.6g %% of the requests, on at most %" PRIu32 " GPUs\n",
+                  100 * plan->share, plan->gpus);
+}
+
+static void base_lines(FILE *file, const struct plan *plan)
+{
+    const struct sim_analytic_base *base = sim_analytic_base(plan->analytic);
+    const struct sim_scenario *scenario = plan->scenario;
+
+    (void)fprintf(file,
+                  "  traffic: %.6g requests/s of %.0f prompt and %.0f output tokens in the mean\n",
+                  base->rate, base->prompt_tokens, base->output_tokens);
+    (void)fprintf(
+        file,
+        "  unloaded: TTFT %.1f ms in the mean (%.6g %% within %.1f ms), of it prefill %.1f "
+        "ms; TPOT %.2f ms\n",
+        base->unloaded_ttft_ms, 100 * plan->share, base->share_ttft_ms, base->prefill_ms,
+        base->unloaded_tpot_ms);
+    (void)fprintf(file,
+                  "  nodes: prefill %" PRIu32 " x %s, %" PRIu64 " KV tokens a rank; decode %" PRIu32
+                  " x %s, %" PRIu64 "; co-located %" PRIu32 " x %s\n",
+                  scenario->prefill.engine.gpus, scenario->prefill.engine.gpu, base->kv_tokens[0],
+                  scenario->decode.engine.gpus, scenario->decode.engine.gpu, base->kv_tokens[1],
+                  scenario->colocated.engine.gpus, scenario->colocated.engine.gpu);
+}
+
+/* What the numbers rest on: of the first simulation, they all do on the same. */
+static void cost_lines(FILE *file, const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        const json_t *costs =
+            json_object_get(json_object_get(plan->rows[i].report, "origin"), "cost");
+        for (size_t k = 0; k < json_array_size(costs); k++) {
+            const json_t *cost = json_array_get(costs, k);
+            const bool flagged = json_is_true(json_object_get(cost, "extrapolated"));
+            (void)fprintf(file, "  %s: %s, calibration %s%s%s\n", k == 0 ? "prefill" : "decode",
+                          json_string_value(json_object_get(cost, "engine")),
+                          json_string_value(json_object_get(cost, "calibration")),
+                          flagged ? "; EXTRAPOLATED: " : "",
+                          flagged ? json_string_value(json_object_get(cost, "why")) : "");
+        }
+        if (json_array_size(costs) != 0) {
+            return;
+        }
+    }
+}
+
+void plan_text(FILE *file, const struct plan *plan)
+{
+    char name[32];
+
+    heading(file, plan);
+    if (plan->analytic != NULL) {
+        base_lines(file, plan);
+    }
+    cost_lines(file, plan);
+    if (plan->never) {
+        (void)fprintf(file, "%s\n", plan->why);
+        return;
+    }
+    (void)fprintf(file, "\n%-12s %5s %8s %7s %17s %17s %31s\n", "", "", "", "",
+                  "TTFT ms, simulated", "TPOT ms, simulated", "mean by formula, ms, and off by");
+    (void)fprintf(file, " %-11s %5s %8s %7s %8s %8s %8s %8s %15s %15s  %s\n", "P:D", "GPUs",
+                  "good/s", "SLO met", "p50", "p90", "p50", "p90", "TTFT", "TPOT", "verdict");
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        table_row(file, plan, &plan->rows[i]);
+    }
+    if (plan->thinned) {
+        (void)fputs("not all splits are shown: those near the formulas' best, and some beyond\n",
+                    file);
+    }
+    if (plan->best == NULL) {
+        (void)fprintf(file, "nothing is feasible with %" PRIu32 " GPUs\n", plan->gpus);
+        return;
+    }
+    row_name(plan->best, name);
+    (void)fprintf(file, "* fewest GPUs: %s on %" PRIu32 " GPUs\n", name, plan->best->gpus);
+}
+
+/* ---- JSON ---- */
+
+static json_t *finite(double value)
+{
+    json_t *json = json_real(value);
+    return json != NULL ? json : json_null(); /* no end */
+}
+
+static json_t *row_json(const struct plan_row *row)
+{
+    const struct sim_analytic_point *point = &row->analytic;
+    json_t *formula =
+        !row->analytic_known
+            ? json_null()
+            : json_pack("{so so so so so so sb}", "prefill_use", finite(point->prefill_use),
+                        "wait_ms", finite(point->wait_ms), "ttft_mean_ms", finite(point->ttft_ms),
+                        "batch", finite(point->batch), "batch_max", finite(point->batch_max),
+                        "tpot_mean_ms", finite(point->tpot_ms), "decode_overloaded",
+                        point->decode_overloaded);
+
+    return json_pack("{ss sI sI sI so sb sb sb ss sO?}", "serving",
+                     row->colocated ? "colocated" : "disaggregated", "prefill_nodes",
+                     (json_int_t)row->prefill, "decode_nodes", (json_int_t)row->decode, "gpus",
+                     (json_int_t)row->gpus, "formula", formula, "simulated", row->report != NULL,
+                     "feasible", row->feasible, "uncertain", row->uncertain, "because", row->why,
+                     "report", row->report);
+}
+
+static json_t *base_json(const struct plan *plan)
+{
+    if (plan->analytic == NULL) {
+        return json_null();
+    }
+    const struct sim_analytic_base *base = sim_analytic_base(plan->analytic);
+    return json_pack("{so so so so so so so}", "requests_per_s", finite(base->rate),
+                     "prompt_tokens_mean", finite(base->prompt_tokens), "output_tokens_mean",
+                     finite(base->output_tokens), "prefill_ms", finite(base->prefill_ms),
+                     "unloaded_ttft_mean_ms", finite(base->unloaded_ttft_ms),
+                     "unloaded_ttft_share_ms", finite(base->share_ttft_ms), "unloaded_tpot_ms",
+                     finite(base->unloaded_tpot_ms));
+}
+
+json_t *plan_json(const struct plan *plan)
+{
+    char digest[17];
+    json_t *rows = json_array();
+
+    (void)snprintf(digest, sizeof digest, "%016" PRIx64, sim_scenario_digest(plan->scenario));
+    for (uint32_t i = 0; rows != NULL && i < plan->row_count; i++) {
+        (void)json_array_append_new(rows, row_json(&plan->rows[i]));
+    }
+    return json_pack(
+        "{s{ss ss ss ss sI} s{so so so sI} so sb ss so so}", "origin", "program", "halage-sim",
+        "version", sim_version(), "name", plan->scenario->name, "scenario_digest", digest, "seed",
+        (json_int_t)plan->scenario->seed, "wanted", "ttft_ms",
+        plan->slo_ttft_ns > 0 ? finite(plan->slo_ttft_ns / MS) : json_null(), "tpot_ms",
+        plan->slo_tpot_ns > 0 ? finite(plan->slo_tpot_ns / MS) : json_null(), "share",
+        finite(plan->share), "gpus", (json_int_t)plan->gpus, "base", base_json(plan), "feasible",
+        plan->best != NULL, "because", plan->why, "rows", rows, "best",
+        plan->best == NULL ? json_null() : json_integer(plan->best - plan->rows));
+}
