@@ -43,23 +43,23 @@ OUTPUT_TOKENS = 2
 WINDOW = 64  # pieces under way to one peer: struct hlg_ofi_config
 PIECE_BYTES = KV_HEADS * PAGE_TOKENS * HEAD_DIM * FLOAT_BYTES
 
-REQUESTS = 42
+REQUESTS = 30
 LEAST_MS = 100
 CONTROL = 0.75  # of the bandwidth: with so much less the comparison must fail
-SPREAD_MS = 150  # of a burst
-GAP_MS = 420  # mean time between requests: 0.56 of the narrowest link
+BURST = 3  # requests that come together: each shares a link, and no percentile lies on a step
+SPREAD_MS = 150  # within which they come
+GAP_MS = 600  # mean time between requests: 0.39 of the narrowest link, and each burst mostly alone
 
 
 class Case(typing.NamedTuple):
     prefill: int  # nodes
     decode: int
     bound: float
-    burst: int  # requests that come together
 
 
 CASES = {
-    "1:3": Case(prefill=1, decode=3, bound=0.10, burst=1),
-    "3:1": Case(prefill=3, decode=1, bound=0.15, burst=3),  # one from each: an incast
+    "1:3": Case(prefill=1, decode=3, bound=0.10),
+    "3:1": Case(prefill=3, decode=1, bound=0.15),  # an incast
 }
 
 
@@ -86,17 +86,15 @@ def write_trace(path, rows):
             out.write(f"{stamp(at)},{tokens},{OUTPUT_TOKENS}\n")
 
 
-def make_requests(case, seed):
-    """One page or two each, few tokens in them; gaps of half to one and a half of the mean. Those of a burst
-    come within SPREAD_MS, so that no percentile lies on a step between all that end alike."""
+def make_requests(seed):
+    """One page or two each, few tokens in them; gaps between bursts of half to one and a half of the mean."""
     draw = random.Random(seed)
-    spread = SPREAD_MS * 1e6 if case.burst > 1 else 0
     at = 0
     rows = []
     while len(rows) < REQUESTS:
-        for time_ns in sorted(at + int(spread * draw.random()) for _ in range(case.burst)):
+        for time_ns in sorted(at + int(SPREAD_MS * 1e6 * draw.random()) for _ in range(BURST)):
             rows.append((time_ns, draw.choice([2, 5, 9, 13, 33, 35]) + 1))
-        at += int(case.burst * GAP_MS * 1e6 * draw.uniform(0.5, 1.5))
+        at += int(BURST * GAP_MS * 1e6 * draw.uniform(0.5, 1.5))
     return rows
 
 
@@ -134,7 +132,7 @@ def measure_nic(hosts):
 def run_demo(hosts, case, directory, seed):
     trace = directory / "demo.csv"
     result = directory / "demo.json"
-    write_trace(trace, make_requests(CASES[case], seed))
+    write_trace(trace, make_requests(seed))
     run_program(BIN / "halage", "demo", f"--prefill-nodes={CASES[case].prefill}",
                 f"--decode-nodes={CASES[case].decode}",
                 f"--netns={hosts.places(range(4))}", f"--layers={LAYERS}",
