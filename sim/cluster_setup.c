@@ -91,6 +91,9 @@ static int open_network(struct cluster *c, char *text, size_t capacity)
     config.peers_max = remotes(c);
     config.regions_max = 1;
     config.writes_max = c->node_count > 64 ? WRITES_MAX / 4 : WRITES_MAX;
+    if (network->page_flows) { /* each piece is a write: as many as the NIC's queue holds */
+        config.writes_max = hlg_max_u32(config.writes_max, network->nic.pieces_max);
+    }
     config.peer_writes_max = config.writes_max;
     config.pieces_max = network->nic.pieces_max;
     config.peer_pieces_max = network->nic.pieces_max;

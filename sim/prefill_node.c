@@ -524,10 +524,11 @@ void prefill_tick(struct node *n, uint32_t layer)
         return;
     }
     for (uint32_t rank = 0; rank < n->ranks; rank++) {
-        struct hlg_event event = {
-            .kind = HLG_EVENT_LAYER,
-            .layer = {.word = rank, .value = e->forwards[e->running].number << 8 | (layer + 1)}};
         if (e->rank_busy[rank]) {
+            struct hlg_event event = {
+                .kind = HLG_EVENT_LAYER,
+                .layer = {.word = rank,
+                          .value = e->forwards[e->running].number << 8 | (layer + 1)}};
             int error = net_event(n, &event);
             HLG_ASSERT(error == 0);
         }

@@ -1,10 +1,11 @@
-#define _GNU_SOURCE /* asprintf(), close_range() */
+#define _GNU_SOURCE /* asprintf(), close_range(), setns() */
 #include "fleet.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +43,25 @@ int fleet_exec(const char *program, char **argv)
     return -HLG_EIO;
 }
 
-static _Noreturn void run_child(const char *program, char **argv, int socket, pid_t parent)
+/* Move this process into a network namespace. */
+static bool enter(const char *netns)
+{
+    char path[96];
+    (void)snprintf(path, sizeof path, "/run/netns/%s", netns);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    const bool entered = fd >= 0 && setns(fd, CLONE_NEWNET) == 0;
+    if (!entered) {
+        (void)fprintf(stderr, "halage: network namespace %s cannot be entered: %s\n", path,
+                      strerror(errno));
+    }
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return entered;
+}
+
+static _Noreturn void run_child(const char *program, char **argv, const struct fleet_place *place,
+                                int socket, pid_t parent)
 {
     sigset_t none;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
@@ -58,12 +77,15 @@ static _Noreturn void run_child(const char *program, char **argv, int socket, pi
         _exit(1);
     }
     (void)close_range(CONTROL_FD + 1, ~0u, 0);
+    if (place != NULL && place->netns[0] != '\0' && !enter(place->netns)) {
+        _exit(1);
+    }
     (void)fleet_exec(program, argv);
     _exit(1);
 }
 
 static int start(struct member *member, const char *program, const struct node_config *config,
-                 char *const *extra, bool verbose)
+                 const struct fleet_place *place, char *const *extra, bool verbose)
 {
     char *words[WORDS_MAX] = {(char *)(uintptr_t)program};
     int sockets[2];
@@ -82,7 +104,7 @@ static int start(struct member *member, const char *program, const struct node_c
     (void)fflush(NULL); /* or the child would print it again */
     member->pid = fork();
     if (member->pid == 0) {
-        run_child(program, words, sockets[1], parent);
+        run_child(program, words, place, sockets[1], parent);
     }
     for (int i = 1; i <= count; i++) {
         free(words[i]);
@@ -97,16 +119,28 @@ static int start(struct member *member, const char *program, const struct node_c
     return 0;
 }
 
-int fleet_start_prefill(struct fleet *fleet, const struct node_config *config, bool verbose)
+int fleet_start_prefill(struct fleet *fleet, const struct node_config *config,
+                        const struct fleet_place *place, bool verbose)
 {
-    static char listen[] = "--listen=127.0.0.1:0";
-    char *extra[] = {listen, NULL};
-    (void)snprintf(fleet->prefill.title, sizeof fleet->prefill.title, "prefill node");
-    return start(&fleet->prefill, "halage-prefill", config, extra, verbose);
+    HLG_ASSERT(fleet->prefill_count < FLEET_PREFILL_MAX);
+    char *extra[2] = {NULL};
+    struct member *member = &fleet->prefill[fleet->prefill_count++];
+    if (fleet->prefill_count == 1) {
+        (void)snprintf(member->title, sizeof member->title, "prefill node");
+    } else {
+        (void)snprintf(member->title, sizeof member->title, "prefill node %" PRIu32,
+                       fleet->prefill_count);
+    }
+    int status = -HLG_EIO;
+    if (asprintf(&extra[0], "--listen=%s:0", place == NULL ? "127.0.0.1" : place->ip) >= 0) {
+        status = start(member, "halage-prefill", config, place, extra, verbose);
+    }
+    free(extra[0]);
+    return status;
 }
 
-int fleet_start_decode(struct fleet *fleet, const struct node_config *config, const char *address,
-                       bool verbose)
+int fleet_start_decode(struct fleet *fleet, const struct node_config *config,
+                       const struct fleet_place *place, const char *address, bool verbose)
 {
     HLG_ASSERT(fleet->decode_count < FLEET_DECODE_MAX);
     struct member *member = &fleet->decode[fleet->decode_count++];
@@ -116,7 +150,7 @@ int fleet_start_decode(struct fleet *fleet, const struct node_config *config, co
     int status = -HLG_EIO;
     if (asprintf(&extra[0], "--connect=%s", address) >= 0 &&
         asprintf(&extra[1], "--number=%" PRIu32, fleet->decode_count) >= 0) {
-        status = start(member, "halage-decode", config, extra, verbose);
+        status = start(member, "halage-decode", config, place, extra, verbose);
     }
     free(extra[0]);
     free(extra[1]);
@@ -125,10 +159,11 @@ int fleet_start_decode(struct fleet *fleet, const struct node_config *config, co
 
 struct member *fleet_member(struct fleet *fleet, uint32_t index)
 {
-    if (index == 0) {
-        return &fleet->prefill;
+    if (index < fleet->prefill_count) {
+        return &fleet->prefill[index];
     }
-    return index <= fleet->decode_count ? &fleet->decode[index - 1] : NULL;
+    index -= fleet->prefill_count;
+    return index < fleet->decode_count ? &fleet->decode[index] : NULL;
 }
 
 void fleet_reap(struct member *member, char *text, size_t capacity)

@@ -10,7 +10,9 @@
 
 #include <sys/types.h>
 
-#define FLEET_DECODE_MAX 16u
+#define FLEET_DECODE_MAX  16u
+#define FLEET_PREFILL_MAX 8u
+#define FLEET_NODES_MAX   (FLEET_PREFILL_MAX + FLEET_DECODE_MAX)
 
 enum member_state {
     MEMBER_NONE = 0,
@@ -34,20 +36,35 @@ struct member {
 };
 
 struct fleet {
-    struct member prefill; /* MEMBER_NONE where it runs elsewhere */
+    struct member prefill[FLEET_PREFILL_MAX];
+    uint32_t prefill_count; /* 0 where they run elsewhere */
     struct member decode[FLEET_DECODE_MAX];
     uint32_t decode_count;
 };
 
-/* Start a node program that lies beside this one. Returns 0, or -HLG_EIO after a line on stderr. */
-int fleet_start_prefill(struct fleet *fleet, const struct node_config *config, bool verbose);
-int fleet_start_decode(struct fleet *fleet, const struct node_config *config, const char *address,
-                       bool verbose);
+/* Where a node runs. */
+struct fleet_place {
+    char netns[64]; /* network namespace, as `ip netns` names them; "": this one */
+    char ip[48];    /* its address there */
+};
+
+/*
+ * Start a node program that lies beside this one.
+ *
+ * place    NULL: here, on loopback
+ * address  of the prefill nodes, HOST:PORT with a comma between
+ *
+ * Returns 0, or -HLG_EIO after a line on stderr.
+ */
+int fleet_start_prefill(struct fleet *fleet, const struct node_config *config,
+                        const struct fleet_place *place, bool verbose);
+int fleet_start_decode(struct fleet *fleet, const struct node_config *config,
+                       const struct fleet_place *place, const char *address, bool verbose);
 
 /* Run a node program in place of this process. Returns only on failure, after a line on stderr. */
 int fleet_exec(const char *program, char **argv);
 
-/* Member `index`: 0 the prefill node, then the decode nodes; NULL behind the last. */
+/* Member `index`: prefill nodes, then decode nodes; NULL behind the last. */
 struct member *fleet_member(struct fleet *fleet, uint32_t index);
 
 /* Its socket ended: wait for the process, say how it ended in `text`. Bounded. */

@@ -1,6 +1,7 @@
 #include "summary.h"
 
 #include "cli.h"
+#include "detail.h"
 #include "options.h"
 
 #include <errno.h>
@@ -81,7 +82,7 @@ static void add_request(struct totals *totals, const struct traffic_request *req
 /* Returns whether there was memory. Release with free_totals() in any case. */
 static bool make_totals(const struct traffic *t, struct totals *totals)
 {
-    *totals = (struct totals){.prefill_known = t->fleet.prefill.has_stats};
+    *totals = (struct totals){.prefill_known = t->fleet.prefill_count > 0};
     for (int i = 0; i < MEASURES; i++) {
         totals->samples[i].values = calloc(t->workload.count, sizeof(uint64_t));
         if (totals->samples[i].values == NULL) {
@@ -97,11 +98,15 @@ static bool make_totals(const struct traffic *t, struct totals *totals)
     for (int i = 0; i < MEASURES; i++) {
         qsort(totals->samples[i].values, totals->samples[i].count, sizeof(uint64_t), compare_u64);
     }
-    totals->layers_early = t->fleet.prefill.stats.layers_early;
-    totals->layers_late = t->fleet.prefill.stats.layers_late;
-    totals->forwards = t->fleet.prefill.stats.forwards;
-    totals->forwards_ns = t->fleet.prefill.stats.forwards_ns;
-    totals->pieces_posted = t->fleet.prefill.stats.pieces_posted;
+    for (uint32_t i = 0; i < t->fleet.prefill_count; i++) {
+        const struct member *prefill = &t->fleet.prefill[i];
+        totals->prefill_known = totals->prefill_known && prefill->has_stats;
+        totals->layers_early += prefill->stats.layers_early;
+        totals->layers_late += prefill->stats.layers_late;
+        totals->forwards += prefill->stats.forwards;
+        totals->forwards_ns += prefill->stats.forwards_ns;
+        totals->pieces_posted += prefill->stats.pieces_posted;
+    }
     for (uint32_t i = 0; i < t->fleet.decode_count; i++) {
         totals->poisoned += t->fleet.decode[i].stats.requests_poisoned;
     }
@@ -191,9 +196,12 @@ static void print_fleet(const struct traffic *t)
     }
     (void)fprintf(t->out, "%s: ", t->config.command);
     if (t->config.connect == NULL) {
-        processes += t->fleet.prefill.up.processes;
-        (void)fprintf(t->out, "1 prefill node of %" PRIu32 " rank%s, ", node->source_tp,
-                      plural(node->source_tp));
+        const uint32_t count = t->fleet.prefill_count;
+        for (uint32_t i = 0; i < count; i++) {
+            processes += t->fleet.prefill[i].up.processes;
+        }
+        (void)fprintf(t->out, "%" PRIu32 " prefill node%s of %" PRIu32 " rank%s, ", count,
+                      plural(count), node->source_tp, plural(node->source_tp));
     } else {
         (void)fprintf(t->out, "prefill node at %s, ", t->config.connect);
     }
@@ -408,6 +416,10 @@ int summary_json(const struct traffic *t)
         return CLI_DONE;
     }
     json_t *root = make_totals(t, &totals) ? make_root(t, &totals) : NULL;
+    if (root != NULL && t->config.detail && detail_add(t, root) != 0) {
+        json_decref(root);
+        root = NULL;
+    }
     free_totals(&totals);
     FILE *out = strcmp(file, "-") == 0 ? stdout : fopen(file, "w");
     if (out == NULL) {

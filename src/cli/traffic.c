@@ -39,7 +39,7 @@ void traffic_config_default(struct traffic_config *config, const char *command)
     *config = (struct traffic_config){
         .command = command,
         .requests = 200,
-        .in_flight = 8,
+        .prefill_nodes = 1,
         .decode_nodes = 1,
     };
     node_config_default(&config->node);
@@ -68,6 +68,16 @@ int traffic_config_parse(int key, char *argument, const char *program,
         return 0;
     case TRAFFIC_KEY_JSON:
         config->json_file = argument;
+        return 0;
+    case TRAFFIC_KEY_ARRIVALS:
+        if (strcmp(argument, "closed") != 0 && strcmp(argument, "trace") != 0) {
+            return options_error(program, "--arrivals: unknown word '%s'; valid: closed trace",
+                                 argument);
+        }
+        config->paced = strcmp(argument, "trace") == 0;
+        return 0;
+    case TRAFFIC_KEY_DETAIL:
+        config->detail = true;
         return 0;
     case TRAFFIC_KEY_VERBOSE:
         config->verbose = true;
@@ -110,10 +120,26 @@ static void fail_pending(struct traffic *t, const char *why)
     }
 }
 
+/* The next decode node in turn, HLG_NONE when none is up. */
+static uint32_t choose_in_turn(struct traffic *t)
+{
+    for (uint32_t i = 0; i < t->fleet.decode_count; i++) {
+        const uint32_t index = (t->member_next + i) % t->fleet.decode_count;
+        if (t->fleet.decode[index].state == MEMBER_UP) {
+            t->member_next = index + 1;
+            return index;
+        }
+    }
+    return HLG_NONE;
+}
+
 /* The decode node with the fewest requests in flight, HLG_NONE when none is up. */
-static uint32_t choose_member(const struct traffic *t)
+static uint32_t choose_member(struct traffic *t)
 {
     uint32_t best = HLG_NONE;
+    if (t->config.paced) {
+        return choose_in_turn(t);
+    }
     for (uint32_t i = 0; i < t->fleet.decode_count; i++) {
         const struct member *member = &t->fleet.decode[i];
         if (member->state == MEMBER_UP &&
@@ -163,10 +189,18 @@ static bool submit(struct traffic *t)
     return true;
 }
 
+/* When the next request comes; 0: at once. */
+static hlg_time next_arrival(const struct traffic *t)
+{
+    return t->config.paced && !t->submit_over && t->next < t->workload.count
+               ? t->begun + t->workload.requests[t->next].arrival_ns
+               : 0;
+}
+
 static void submit_all(struct traffic *t)
 {
     while (!t->submit_over && t->next < t->workload.count && t->in_flight < t->config.in_flight &&
-           t->backlog < BACKLOG_MAX && submit(t)) {
+           t->backlog < BACKLOG_MAX && time_now() >= next_arrival(t) && submit(t)) {
     }
 }
 
@@ -236,6 +270,10 @@ static void take_result(struct traffic *t, const struct control_result *result, 
     request->bytes = result->bytes;
     request->pieces_counted = result->pieces_counted;
     request->pieces_expected = result->pieces_expected;
+    request->prefill = result->prefill;
+    request->asked = result->asked;
+    request->accepted = result->accepted;
+    request->first_piece = result->first_piece;
     request->last_piece = result->last_piece;
     request->ready = result->ready;
     request->first_token = result->first_token;
@@ -250,6 +288,32 @@ static void take_result(struct traffic *t, const struct control_result *result, 
     t->in_flight--;
     t->fleet.decode[request->member].in_flight--;
     ask_oracle(t);
+}
+
+/* Keep a step for the JSON. */
+static void take_step(struct traffic *t, const struct member *member,
+                      const struct control_step *step)
+{
+    uint32_t index = 0;
+    if (!t->config.detail) {
+        return;
+    }
+    if (t->step_count == t->step_capacity) {
+        t->step_capacity = t->step_capacity == 0 ? 1024 : 2 * t->step_capacity;
+        t->steps = realloc(t->steps, t->step_capacity * sizeof *t->steps);
+        HLG_ASSERT(t->steps != NULL);
+    }
+    while (fleet_member(&t->fleet, index) != member) {
+        index++;
+    }
+    t->steps[t->step_count++] = (struct traffic_step){
+        .member = index,
+        .sequences = step->sequences,
+        .tokens = step->tokens,
+        .context_sum = step->context_sum,
+        .begun = step->begun,
+        .ended = step->ended,
+    };
 }
 
 static void take_frame(struct traffic *t, struct member *member, size_t bytes)
@@ -274,6 +338,9 @@ static void take_frame(struct traffic *t, struct member *member, size_t bytes)
         if (end->number < t->workload.count) {
             t->requests[end->number].forward_end = end->ended;
         }
+        break;
+    case CONTROL_STEP:
+        take_step(t, member, frame);
         break;
     case CONTROL_RESULT:
         take_result(t, frame, bytes);
@@ -345,10 +412,21 @@ static void take_signal(struct traffic *t)
     t->submit_over = true;
 }
 
+/* A tick, or less until the next request comes: rounded up, so that it is not too early then. */
+static int wait_ms(const struct traffic *t)
+{
+    const hlg_time due = next_arrival(t);
+    const hlg_time now = time_now();
+    if (due == 0 || due <= now) {
+        return TICK_MS;
+    }
+    return (int)hlg_min_u64(TICK_MS, (due - now + HLG_NS_PER_MS - 1) / HLG_NS_PER_MS);
+}
+
 /* Wait for whatever comes, at most a tick, and take it. Returns whether anything came. */
 static bool turn(struct traffic *t)
 {
-    struct pollfd fds[3 + FLEET_DECODE_MAX] = {{0}};
+    struct pollfd fds[2 + FLEET_NODES_MAX] = {{0}};
     struct member *member = NULL;
     uint32_t count = 0;
     fds[count++] = (struct pollfd){.fd = t->signals, .events = POLLIN};
@@ -356,7 +434,7 @@ static bool turn(struct traffic *t)
     for (uint32_t i = 0; (member = fleet_member(&t->fleet, i)) != NULL; i++) {
         fds[count++] = (struct pollfd){.fd = member->socket, .events = POLLIN};
     }
-    if (poll(fds, count, TICK_MS) <= 0) {
+    if (poll(fds, count, wait_ms(t)) <= 0) {
         summary_progress(t, time_now());
         return false;
     }
@@ -404,24 +482,48 @@ static int wait_up(struct traffic *t)
     return t->interrupted ? CLI_INTERRUPTED : t->node_failed ? CLI_FAILED : CLI_DONE;
 }
 
+/* Where node `index` runs, prefill nodes first; NULL: here. */
+static const struct fleet_place *place_of(const struct traffic *t, uint32_t index)
+{
+    return t->config.place_count == 0 ? NULL : &t->config.places[index];
+}
+
+/* Start the prefill nodes and write down where they listen. */
+static int start_prefill(struct traffic *t, char *addresses, size_t capacity)
+{
+    const struct traffic_config *config = &t->config;
+    size_t used = 0;
+    for (uint32_t i = 0; i < config->prefill_nodes; i++) {
+        if (fleet_start_prefill(&t->fleet, &config->node, place_of(t, i), config->verbose) != 0) {
+            return CLI_FAILED;
+        }
+    }
+    const int status = wait_up(t);
+    for (uint32_t i = 0; i < config->prefill_nodes && status == CLI_DONE; i++) {
+        const struct fleet_place *place = place_of(t, i);
+        used +=
+            (size_t)snprintf(addresses + used, capacity - used, "%s%s:%" PRIu32, i == 0 ? "" : ",",
+                             place == NULL ? "127.0.0.1" : place->ip, t->fleet.prefill[i].up.port);
+        HLG_ASSERT(used < capacity);
+    }
+    return status;
+}
+
 static int start_fleet(struct traffic *t)
 {
     const struct traffic_config *config = &t->config;
-    char address[32];
+    char addresses[FLEET_PREFILL_MAX * (sizeof(struct fleet_place) + 8)];
     const char *prefill = config->connect;
     if (prefill == NULL) {
-        if (fleet_start_prefill(&t->fleet, &config->node, config->verbose) != 0) {
-            return CLI_FAILED;
-        }
-        const int status = wait_up(t);
+        const int status = start_prefill(t, addresses, sizeof addresses);
         if (status != CLI_DONE) {
             return status;
         }
-        (void)snprintf(address, sizeof address, "127.0.0.1:%" PRIu32, t->fleet.prefill.up.port);
-        prefill = address;
+        prefill = addresses;
     }
     for (uint32_t i = 0; i < config->decode_nodes; i++) {
-        if (fleet_start_decode(&t->fleet, &config->node, prefill, config->verbose) != 0) {
+        if (fleet_start_decode(&t->fleet, &config->node, place_of(t, config->prefill_nodes + i),
+                               prefill, config->verbose) != 0) {
             return CLI_FAILED;
         }
     }
@@ -439,6 +541,17 @@ static bool over(const struct traffic *t)
     return t->in_flight == 0 && verdicts && (t->submit_over || t->next == t->workload.count);
 }
 
+/* Whether no prefill node of ours is left. */
+static bool prefill_gone(const struct traffic *t)
+{
+    for (uint32_t i = 0; i < t->fleet.prefill_count; i++) {
+        if (t->fleet.prefill[i].state != MEMBER_GONE) {
+            return false;
+        }
+    }
+    return t->fleet.prefill_count > 0;
+}
+
 static void loop(struct traffic *t)
 {
     hlg_time moved = time_now();
@@ -450,11 +563,11 @@ static void loop(struct traffic *t)
             break;
         }
         (void)turn(t);
-        if (t->fleet.prefill.state == MEMBER_GONE) {
+        if (prefill_gone(t)) {
             fail_pending(t, "the prefill node is gone");
         }
         const uint32_t done = settled(t) + t->in_flight + t->next;
-        if (done != before) {
+        if (done != before || (t->in_flight == 0 && time_now() < next_arrival(t))) {
             before = done;
             moved = time_now();
         } else if (time_now() > moved + STALL_NS) {
@@ -498,8 +611,9 @@ static void stop_members(struct traffic *t, uint32_t begin, uint32_t limit)
 static void stop_fleet(struct traffic *t)
 {
     t->stopping = true;
-    stop_members(t, 1, t->fleet.decode_count + 1);
-    stop_members(t, 0, 1);
+    const uint32_t prefill_count = t->fleet.prefill_count;
+    stop_members(t, prefill_count, prefill_count + t->fleet.decode_count);
+    stop_members(t, 0, prefill_count);
     fleet_kill(&t->fleet);
 }
 
@@ -511,7 +625,7 @@ static int read_workload(struct traffic *t)
     int status = 0;
     if (config->trace != NULL) {
         status = workload_read(&t->workload, config->trace, config->requests, seed,
-                               NODE_CONTEXT_TOKENS, text, sizeof text);
+                               NODE_CONTEXT_TOKENS, config->paced, text, sizeof text);
         if (status != 0) {
             (void)options_error(config->command, "--trace: %s", text);
             return CLI_BAD_INPUT;
@@ -542,6 +656,13 @@ static int open_signals(struct traffic *t)
 static int prepare(struct traffic *t)
 {
     char text[256];
+    if (t->config.paced && t->config.trace == NULL) {
+        (void)options_error(t->config.command, "--arrivals trace: give the --trace too");
+        return CLI_BAD_INPUT;
+    }
+    if (t->config.in_flight == 0) {
+        t->config.in_flight = t->config.paced ? NODE_REQUESTS_MAX / 2 : 8;
+    }
     const int sound = node_config_check(&t->config.node, text, sizeof text);
     if (sound != 0) {
         (void)options_error(t->config.command, "%s", text);
@@ -613,7 +734,9 @@ int traffic_run(const struct traffic_config *config)
     t->queue_head = HLG_NONE;
     t->out = config->json_file != NULL && strcmp(config->json_file, "-") == 0 ? stderr : stdout;
     t->tty = isatty(fileno(t->out)) == 1;
-    t->fleet.prefill.socket = -1;
+    for (uint32_t i = 0; i < FLEET_PREFILL_MAX; i++) {
+        t->fleet.prefill[i].socket = -1;
+    }
     for (uint32_t i = 0; i < FLEET_DECODE_MAX; i++) {
         t->fleet.decode[i].socket = -1;
     }
@@ -629,6 +752,7 @@ int traffic_run(const struct traffic_config *config)
         free(t->requests[i].result);
     }
     free(t->requests);
+    free(t->steps);
     workload_fini(&t->workload);
     if (t->signals >= 0) {
         (void)close(t->signals);

@@ -80,6 +80,64 @@ static bool take_number(char **text, uint32_t *value)
     return true;
 }
 
+/* So many digits, and leaves *text behind them and one mark. */
+static bool take_digits(const char **text, int digits, char mark, uint64_t *value)
+{
+    *value = 0;
+    for (int i = 0; i < digits; i++) {
+        if (!isdigit((unsigned char)**text)) {
+            return false;
+        }
+        *value = *value * 10 + (uint64_t)(*(*text)++ - '0');
+    }
+    if (mark == '\0') {
+        return true;
+    }
+    return *(*text)++ == mark;
+}
+
+/* Days of the civil calendar before a date, from some day on. Flooring: leap days of whole years. */
+static uint64_t days_before(uint64_t year, uint64_t month, uint64_t day)
+{
+    static const uint16_t before[] = {0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334};
+    const bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
+    const uint64_t whole = year - 1;
+    return whole * 365 + whole / 4 - whole / 100 + whole / 400 + before[month - 1] +
+           (leap && month > 2 ? 1 : 0) + day - 1;
+}
+
+/* "2023-11-16 18:15:46.6805900" and a comma, to nanoseconds from some day on. */
+static bool take_time(const char *at, uint64_t *ns)
+{
+    uint64_t year = 0;
+    uint64_t month = 0;
+    uint64_t day = 0;
+    uint64_t hour = 0;
+    uint64_t minute = 0;
+    uint64_t second = 0;
+    uint64_t scale = HLG_NS_PER_S;
+    if (!take_digits(&at, 4, '-', &year) || !take_digits(&at, 2, '-', &month) ||
+        !take_digits(&at, 2, ' ', &day) || !take_digits(&at, 2, ':', &hour) ||
+        !take_digits(&at, 2, ':', &minute) || !take_digits(&at, 2, '\0', &second) || year < 1 ||
+        month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || second > 60) {
+        return false;
+    }
+    *ns = 0;
+    if (*at == '.') {
+        for (at++; isdigit((unsigned char)*at); at++) {
+            scale /= 10; /* flooring: 0 from the tenth digit on, below a nanosecond */
+            *ns += scale * (uint64_t)(*at - '0');
+        }
+    }
+    /* Years below 585 from the epoch fit 64 bits: count days from 1900. */
+    if (*at != ',' || year < 1900 || year > 2400) {
+        return false;
+    }
+    const uint64_t days = days_before(year, month, day) - days_before(1900, 1, 1);
+    *ns += (((days * 24 + hour) * 60 + minute) * 60 + second) * HLG_NS_PER_S;
+    return true;
+}
+
 static bool take_row(char *line, struct workload_request *request)
 {
     char *at = strchr(line, ',');
@@ -124,9 +182,25 @@ static void scale(struct workload *workload, uint32_t context_tokens)
     }
 }
 
-static int read_rows(struct workload *workload, FILE *in, const char *file, char *text,
+/* Times count from the first row on; *last is the one before. */
+static bool take_arrival(struct workload *workload, uint32_t row, const char *line, uint64_t *first,
+                         uint64_t *last)
+{
+    uint64_t ns = 0;
+    if (!take_time(line, &ns) || (row > 0 && ns < *last)) {
+        return false;
+    }
+    *first = row == 0 ? ns : *first;
+    *last = ns;
+    workload->requests[row].arrival_ns = ns - *first;
+    return true;
+}
+
+static int read_rows(struct workload *workload, FILE *in, const char *file, bool timed, char *text,
                      size_t capacity)
 {
+    uint64_t first = 0;
+    uint64_t last = 0;
     char *line = NULL;
     size_t line_bytes = 0;
     uint32_t rows = 0;
@@ -136,6 +210,14 @@ static int read_rows(struct workload *workload, FILE *in, const char *file, char
         number++;
         if (number == 1 && is_heading(line)) {
             continue;
+        }
+        if (timed && !take_arrival(workload, rows, line, &first, &last)) {
+            (void)snprintf(text, capacity,
+                           "%s:%" PRIu32 ": '%.*s': write a time as 2023-11-16 18:15:46.68, not "
+                           "before the line above",
+                           file, number, (int)strcspn(line, "\r\n") % 80, line);
+            status = -HLG_EINVAL;
+            break;
         }
         if (!take_row(line, &workload->requests[rows++])) {
             (void)snprintf(text, capacity,
@@ -158,7 +240,7 @@ static int read_rows(struct workload *workload, FILE *in, const char *file, char
 }
 
 int workload_read(struct workload *workload, const char *file, uint32_t count, uint64_t seed,
-                  uint32_t context_tokens, char *text, size_t capacity)
+                  uint32_t context_tokens, bool timed, char *text, size_t capacity)
 {
     FILE *in = fopen(file, "r");
     if (in == NULL) {
@@ -167,7 +249,7 @@ int workload_read(struct workload *workload, const char *file, uint32_t count, u
     }
     int status = make(workload, count, seed);
     if (status == 0) {
-        status = read_rows(workload, in, file, text, capacity);
+        status = read_rows(workload, in, file, timed, text, capacity);
     } else {
         (void)snprintf(text, capacity, "no memory");
     }

@@ -23,7 +23,7 @@ bool layers_after(uint32_t a, uint32_t b)
 
 uint32_t layers_find(const struct layers *l, uint32_t number)
 {
-    for (uint32_t i = 0; number != 0 && i < l->forwards_max; i++) {
+    for (uint32_t i = 0; number != 0 && i < l->used; i++) {
         if (l->forwards[i].number == number) {
             return i;
         }
@@ -47,6 +47,7 @@ int64_t layers_announce(struct layers *l, uint32_t number)
         if (l->forwards[index].number == 0) {
             l->forwards[index] = (struct forward){.number = number};
             memset(&l->done[index * l->words], 0, l->words);
+            l->used = hlg_max_u32(l->used, index + 1);
             l->newest = number;
             return (int64_t)index;
         }
@@ -58,6 +59,9 @@ static void let_go(struct layers *l, uint32_t index)
 {
     if (l->forwards[index].ended && l->forwards[index].chunks == 0) {
         l->forwards[index] = (struct forward){0};
+    }
+    while (l->used > 0 && l->forwards[l->used - 1].number == 0) {
+        l->used--;
     }
 }
 
@@ -77,7 +81,7 @@ enum layer_tick layers_tick(struct layers *l, uint32_t word, uint32_t value)
         result = LAYER_TICK_NEWS;
     }
     /* The stream went on, so whatever it ran before is over for this word. */
-    for (uint32_t i = 0; i < l->forwards_max; i++) {
+    for (uint32_t i = 0; i < l->used; i++) {
         uint8_t *older = &l->done[i * l->words + word];
         if (l->forwards[i].number != 0 && layers_after(number, l->forwards[i].number) &&
             *older != LAYERS_ALL) {
@@ -129,11 +133,13 @@ bool layers_passed(const struct layers *l, uint32_t index)
 
 void layers_check(const struct layers *l)
 {
+    HLG_ASSERT(l->used <= l->forwards_max);
+    HLG_ASSERT(l->used == 0 || l->forwards[l->used - 1].number != 0);
     for (uint32_t i = 0; i < l->forwards_max; i++) {
         const struct forward *f = &l->forwards[i];
         HLG_ASSERT(f->number != 0 || (f->chunks == 0 && !f->ended));
         HLG_ASSERT(f->number == 0 || !layers_after(f->number, l->newest));
         HLG_ASSERT(!f->ended || f->chunks > 0);
-        HLG_ASSERT(f->number == 0 || layers_find(l, f->number) == i);
+        HLG_ASSERT(f->number == 0 || (i < l->used && layers_find(l, f->number) == i));
     }
 }

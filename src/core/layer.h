@@ -19,6 +19,7 @@ struct forward {
 struct layers {
     uint32_t forwards_max;
     uint32_t words;
+    uint32_t used;   /* one more than the last index in use: a tick looks no further */
     uint32_t newest; /* highest number announced; 0: none yet */
     struct forward *forwards;
     uint8_t *done; /* [forwards_max][words] layers done */

@@ -334,21 +334,21 @@ static bool offer(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t 
     if (pieces == 0) {
         return false;
     }
-    *action = (struct hlg_action){.kind = HLG_ACTION_WRITE,
-                                  .write = {.op = link->op,
-                                            .peer = peer,
-                                            .lane = lane,
-                                            .rail = rail,
-                                            .target_lane = op->target_lane,
-                                            .target_rail = op->target_rail,
-                                            .layer = op->layer,
-                                            .imm = op->imm,
-                                            .slice = op->slice,
-                                            .source_pages = op->source_pages,
-                                            .target_pages = op->target_pages,
-                                            .page_count = op->page_count,
-                                            .piece_begin = op->taken,
-                                            .piece_limit = op->taken + pieces}};
+    action->kind = HLG_ACTION_WRITE;
+    action->write = (struct hlg_action_write){.op = link->op,
+                                              .peer = peer,
+                                              .lane = lane,
+                                              .rail = rail,
+                                              .target_lane = op->target_lane,
+                                              .target_rail = op->target_rail,
+                                              .layer = op->layer,
+                                              .imm = op->imm,
+                                              .slice = op->slice,
+                                              .source_pages = op->source_pages,
+                                              .target_pages = op->target_pages,
+                                              .page_count = op->page_count,
+                                              .piece_begin = op->taken,
+                                              .piece_limit = op->taken + pieces};
     p->offered = link->op;
     p->offered_pieces = pieces;
     return true;

@@ -196,8 +196,9 @@ static uint32_t carry_write(struct hlg_pump *p, const struct hlg_action_write *a
     uint32_t offered = action->piece_limit - action->piece_begin;
     uint32_t pieces = taken > 0 ? hlg_u32((uint64_t)taken) : 0;
     HLG_ASSERT(pieces <= offered);
-    struct hlg_event event = {.kind = HLG_EVENT_TAKEN,
-                              .taken = {.op = action->op, .pieces = pieces}};
+    struct hlg_event event; /* of its size only what is read is set: there is one for each write */
+    event.kind = HLG_EVENT_TAKEN;
+    event.taken = (struct hlg_event_taken){.op = action->op, .pieces = pieces};
     int error = pump_feed(p, &event);
     HLG_ASSERT(error == 0);
     p->stats.pieces_posted += pieces;

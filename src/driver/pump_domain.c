@@ -59,12 +59,13 @@ int pump_domain_open(struct hlg_pump *p, uint32_t domain)
 
 static void feed_done(struct hlg_pump *p, const struct hlg_transport_event *event)
 {
-    struct hlg_event e = {.kind = HLG_EVENT_DONE_WRITE,
-                          .done = {.op = event->done.op,
-                                   .done = event->done.done,
-                                   .failed = event->done.failed,
-                                   .status = event->done.status}};
+    struct hlg_event e; /* of its size only what is read is set: there is one for each write */
 
+    e.kind = HLG_EVENT_DONE_WRITE;
+    e.done = (struct hlg_event_done){.op = event->done.op,
+                                     .done = event->done.done,
+                                     .failed = event->done.failed,
+                                     .status = event->done.status};
     p->stats.pieces_done += event->done.done;
     p->stats.pieces_failed += event->done.failed;
     int error = pump_feed(p, &e);
@@ -74,14 +75,15 @@ static void feed_done(struct hlg_pump *p, const struct hlg_transport_event *even
 static void feed_imm(struct hlg_pump *p, uint32_t domain, uint32_t endpoint,
                      const struct hlg_transport_event *event)
 {
-    struct hlg_event e = {.kind = HLG_EVENT_IMM,
-                          .imm = {.imm = event->imm.imm,
-                                  .pieces = event->imm.pieces,
-                                  .immediates = event->imm.immediates,
-                                  .lane = endpoint / p->rails,
-                                  .rail = endpoint % p->rails,
-                                  .domain = domain}};
+    struct hlg_event e; /* likewise */
 
+    e.kind = HLG_EVENT_IMM;
+    e.imm = (struct hlg_event_imm){.imm = event->imm.imm,
+                                   .pieces = event->imm.pieces,
+                                   .immediates = event->imm.immediates,
+                                   .lane = endpoint / p->rails,
+                                   .rail = endpoint % p->rails,
+                                   .domain = domain};
     p->stats.pieces_counted += event->imm.pieces;
     /* Foreign data: the machine notes what it does not know, and there is no one to answer. */
     (void)pump_feed(p, &e);

@@ -267,44 +267,43 @@ static uint64_t slice_extent(uint32_t offset, uint32_t stride, const struct hlg_
     return (uint64_t)offset + (uint64_t)(slice->count - 1) * stride + slice->bytes;
 }
 
-static bool page_inside(const struct pump_place *place, uint32_t page, uint64_t extent)
+/* The last page of a place of which `extent` bytes lie in its region, or HLG_NONE; no more than INT32_MAX. */
+static uint32_t last_page(const struct pump_place *place, uint64_t extent)
 {
-    uint64_t begin = 0;
-
-    return hlg_mul_u64(page, place->stride, &begin) && extent <= place->room &&
-           begin <= place->room - extent;
+    if (extent > place->room) {
+        return HLG_NONE;
+    }
+    const uint64_t last = /* floor: the one after it ends beyond */
+        place->stride == 0 ? INT32_MAX : (place->room - extent) / place->stride;
+    return (uint32_t)hlg_min_u64(last, INT32_MAX);
 }
 
-/* Four at a time: this is done for every page that is written. */
-static uint32_t highest(const uint32_t *pages, uint32_t count)
+/* Without a branch, so that it is done for several pages at once: this looks at every page of every write.
+ * The highest bit of a page, or of what is left to the last one, says that it is beyond. */
+static bool all_up_to(uint32_t last, const uint32_t *pages, uint32_t count)
 {
-    uint32_t high[4] = {0};
-    uint32_t i = 0;
+    uint32_t beyond = 0;
 
-    for (; i + 4 <= count; i += 4) {
-        high[0] = hlg_max_u32(high[0], pages[i]);
-        high[1] = hlg_max_u32(high[1], pages[i + 1]);
-        high[2] = hlg_max_u32(high[2], pages[i + 2]);
-        high[3] = hlg_max_u32(high[3], pages[i + 3]);
+    for (uint32_t i = 0; i < count; i++) {
+        beyond |= pages[i] | (last - pages[i]);
     }
-    for (; i < count; i++) {
-        high[0] = hlg_max_u32(high[0], pages[i]);
-    }
-    return hlg_max_u32(hlg_max_u32(high[0], high[1]), hlg_max_u32(high[2], high[3]));
+    return beyond <= INT32_MAX;
 }
 
 static bool pages_inside(const struct hlg_action_write *action, const struct pump_place *source,
                          const struct pump_place *target)
 {
     const struct hlg_slice *slice = action->slice;
-    uint64_t source_extent = slice_extent(slice->source_offset, slice->source_stride, slice);
-    uint64_t target_extent = slice_extent(slice->target_offset, slice->target_stride, slice);
+    uint32_t source_last =
+        last_page(source, slice_extent(slice->source_offset, slice->source_stride, slice));
+    uint32_t target_last =
+        last_page(target, slice_extent(slice->target_offset, slice->target_stride, slice));
     uint32_t begin = action->piece_begin / slice->count; /* floor: the page that holds it */
     uint32_t count = hlg_div_ceil(action->piece_limit, slice->count) - begin;
 
-    /* The highest page decides for all. */
-    return page_inside(source, highest(action->source_pages + begin, count), source_extent) &&
-           page_inside(target, highest(action->target_pages + begin, count), target_extent);
+    return source_last != HLG_NONE && target_last != HLG_NONE &&
+           all_up_to(source_last, action->source_pages + begin, count) &&
+           all_up_to(target_last, action->target_pages + begin, count);
 }
 
 int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *action,

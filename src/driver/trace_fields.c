@@ -705,6 +705,8 @@ void visit_result(struct visit *v, int32_t *result)
 
 static void visit_limits(struct visit *v, struct hlg_limits *l)
 {
+    _Static_assert(sizeof *l == 13 * sizeof(uint32_t) + 4 + 4 * sizeof(uint64_t),
+                   "a new limit belongs below");
     visit_u32(v, "peers_max", &l->peers_max);
     visit_u32(v, "requests_max", &l->requests_max);
     visit_u32(v, "sources_max", &l->sources_max);
@@ -718,6 +720,7 @@ static void visit_limits(struct visit *v, struct hlg_limits *l)
     visit_u32(v, "prompt_bytes_max", &l->prompt_bytes_max);
     visit_u32(v, "message_bytes_max", &l->message_bytes_max);
     visit_u32(v, "window_pieces", &l->window_pieces);
+    visit_u64(v, "turn_bytes", &l->turn_bytes);
     visit_u64(v, "lease_ns", &l->lease_ns);
     visit_u64(v, "heartbeat_ns", &l->heartbeat_ns);
     visit_u64(v, "fence_ns", &l->fence_ns);

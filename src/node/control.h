@@ -18,6 +18,7 @@ enum control_kind {
     CONTROL_TEXT,        /* a line for people */
     CONTROL_PEER_DOWN,   /* decode: the prefill node is gone */
     CONTROL_FORWARD_END, /* prefill: the forward with a request's last chunk ended */
+    CONTROL_STEP,        /* a forward, or a decode step, ended */
     CONTROL_RESULT,      /* decode: a request was decoded to its end */
     CONTROL_FAILED,      /* decode: a request failed */
     CONTROL_STATS,       /* answer to STOP; the node then ends */
@@ -50,6 +51,15 @@ struct control_forward_end {
     hlg_time ended;
 };
 
+struct control_step {
+    struct control_head head;
+    hlg_time begun;
+    hlg_time ended;
+    uint32_t sequences;
+    uint32_t tokens;      /* computed: of all sequences */
+    uint64_t context_sum; /* tokens in the cache before each of these, summed over them */
+};
+
 struct control_submit {
     struct control_head head;
     uint64_t number;
@@ -72,9 +82,14 @@ struct control_result {
     uint64_t pieces_counted;
     uint64_t pieces_expected;
     uint64_t bytes;
+    hlg_time asked;       /* the messenger took the request to the prefill node */
+    hlg_time accepted;    /* the prefill node's engine admitted it; 0: nothing was asked */
+    hlg_time first_piece; /* as the next */
     hlg_time last_piece;  /* 0: none was due */
     hlg_time ready;       /* the engine took READY */
     hlg_time first_token; /* the step with the first token ended */
+    uint32_t prefill;     /* node that prefilled it, in the order of --connect, from 0 */
+    uint32_t pad;
     uint64_t values[];
 };
 

@@ -16,7 +16,8 @@
 
 const char *argp_program_version = "halage " HALAGE_VERSION;
 
-#define TTL_NS (120 * HLG_NS_PER_S)
+#define TTL_NS    (120 * HLG_NS_PER_S)
+#define PEERS_MAX 16u
 
 enum job_state {
     JOB_FREE = 0,
@@ -38,6 +39,10 @@ struct job {
     uint32_t page_count;
     uint32_t context; /* HLG_NONE: none */
     bool in_step;
+    uint32_t prefill; /* index of the peer */
+    hlg_time asked;
+    hlg_time accepted;
+    hlg_time first_piece;
     hlg_time last_piece;
     hlg_time ready;
     hlg_time first_token;
@@ -52,6 +57,12 @@ struct job {
     uint64_t contexts[HLG_RANKS_MAX];
 };
 
+struct peer {
+    hlg_peer peer;
+    uint32_t connection;
+    bool up;
+};
+
 struct engine {
     struct node node;
     struct pages pages[HLG_RANKS_MAX];    /* of each pool */
@@ -62,10 +73,12 @@ struct engine {
     uint64_t *long_memory;
     uint32_t landed_count;
     uint64_t arrivals;
-    hlg_peer peer;
-    bool peer_up;
-    int refused;  /* exit status for it; 0: not refused */
-    bool planted; /* the planted fault is done */
+    struct peer peers[PEERS_MAX]; /* prefill nodes */
+    uint32_t peer_count;
+    uint32_t peer_next;             /* to be asked */
+    hlg_time posted[HLG_RANKS_MAX]; /* when the present step of each pool began */
+    int refused;                    /* exit status for it; 0: not refused */
+    bool planted;                   /* the planted fault is done */
     uint64_t steps;
 };
 
@@ -102,13 +115,22 @@ static void free_job(struct engine *e, struct job *job, bool poisoned)
     job->state = JOB_FREE;
 }
 
+/* The next prefill node to ask, in turn; HLG_NONE: none is up. */
+static uint32_t choose_peer(struct engine *e)
+{
+    for (uint32_t i = 0; i < e->peer_count; i++) {
+        const uint32_t index = (e->peer_next + i) % e->peer_count;
+        if (e->peers[index].up) {
+            e->peer_next = index + 1;
+            return index;
+        }
+    }
+    return HLG_NONE;
+}
+
 static void take_submit(struct engine *e, const struct control_submit *frame)
 {
     uint32_t index = 0;
-    if (!e->peer_up) {
-        send_failed(e, frame->number, "the prefill node is gone");
-        return;
-    }
     while (index < e->jobs_used && e->jobs[index].state != JOB_FREE) {
         index++;
     }
@@ -116,9 +138,15 @@ static void take_submit(struct engine *e, const struct control_submit *frame)
         send_failed(e, frame->number, "too many requests at a time");
         return;
     }
+    const uint32_t prefill = choose_peer(e);
+    if (prefill == HLG_NONE) {
+        send_failed(e, frame->number, "the prefill node is gone");
+        return;
+    }
     e->jobs_used = hlg_max_u32(e->jobs_used, index + 1);
     struct job *job = &e->jobs[index];
     job->state = JOB_WAITING;
+    job->prefill = prefill;
     job->number = frame->number;
     job->arrival = e->arrivals++;
     job->pool = frame->pool;
@@ -159,7 +187,7 @@ static bool ask(struct engine *e, struct job *job)
     struct hlg_submit submit = {
         .size = sizeof submit,
         .source_count = 1,
-        .peers = {e->peer},
+        .peers = {e->peers[job->prefill].peer},
         .pool = job->pool,
         .tokens = job->prompt_tokens,
         .id_bytes = (uint32_t)snprintf(id, sizeof id, "%" PRIu64, job->number),
@@ -307,9 +335,13 @@ static void send_result(struct engine *e, const struct job *job)
         .pieces_counted = job->pieces_counted,
         .pieces_expected = job->pieces_expected,
         .bytes = job->bytes,
+        .asked = job->asked,
+        .accepted = job->accepted,
+        .first_piece = job->first_piece,
         .last_piece = job->last_piece,
         .ready = job->ready,
         .first_token = job->first_token,
+        .prefill = job->prefill,
     };
     uint64_t *at = frame->values;
     memcpy(at, job->logits, job->output_count * sizeof *at);
@@ -347,6 +379,7 @@ static void start_step(struct engine *e, uint32_t pool)
     }
     if (step->sequence_count > 0) {
         e->steps++;
+        e->posted[pool] = node_now();
         ranks_step_post(e->node.ranks, pool);
     }
 }
@@ -385,6 +418,7 @@ static bool end_step(struct engine *e, uint32_t pool)
         }
     }
     HLG_ASSERT(index == step->sequence_count);
+    node_send_step(&e->node, step, e->posted[pool], now);
     return true;
 }
 
@@ -395,6 +429,9 @@ static void take_ready(struct engine *e, const struct hlg_report *report)
     struct job *job = find_job(e, report->ticket);
     HLG_ASSERT(job != NULL && job->state == JOB_ASKED);
     job->ready = node_now();
+    job->asked = report->submitted;
+    job->accepted = report->accepted;
+    job->first_piece = report->first_piece;
     job->last_piece = report->last_piece;
     job->pieces_counted = report->pieces_counted;
     job->pieces_expected = report->pieces_expected;
@@ -442,10 +479,35 @@ static void take_back(struct engine *e, const struct hlg_report *report)
 static void take_peer_down(struct engine *e, const struct hlg_report *report)
 {
     const struct control_head frame = {.kind = CONTROL_PEER_DOWN};
-    e->peer_up = false;
-    if (!e->node.stop) {
-        node_say(&e->node, "the prefill node is gone: %s", report->text);
+    bool any = false;
+    for (uint32_t i = 0; i < e->peer_count; i++) {
+        struct peer *peer = &e->peers[i];
+        peer->up = peer->up && peer->peer != report->peer;
+        any = any || peer->up;
+    }
+    if (e->node.stop) {
+        return;
+    }
+    node_say(&e->node, "%s prefill node is gone: %s", any ? "a" : "the", report->text);
+    if (!any) {
         node_send(&e->node, &frame, sizeof frame);
+    }
+}
+
+/* A node is up when all its peers are. */
+static void take_peer_up(struct engine *e, const struct hlg_report *report)
+{
+    bool all = true;
+    for (uint32_t i = 0; i < e->peer_count; i++) {
+        struct peer *peer = &e->peers[i];
+        if (peer->connection == report->connection) {
+            peer->peer = report->peer;
+            peer->up = true;
+        }
+        all = all && peer->up;
+    }
+    if (all) {
+        node_announce(&e->node);
     }
 }
 
@@ -467,9 +529,7 @@ static void take_report(struct engine *e, const struct hlg_report *report)
 {
     switch (report->kind) {
     case HLG_NOTICE_PEER_UP:
-        e->peer = report->peer;
-        e->peer_up = true;
-        node_announce(&e->node);
+        take_peer_up(e, report);
         break;
     case HLG_NOTICE_PEER_REFUSED:
         take_peer_refused(e, report);
@@ -515,13 +575,29 @@ static void take_frames(struct engine *e)
     }
 }
 
+static int connect_all(struct engine *e)
+{
+    char address[NODE_ADDRESS_BYTES];
+    while (node_address(&e->node.options, e->peer_count, address)) {
+        if (e->peer_count == PEERS_MAX) {
+            node_say(&e->node, "--connect: more than %u prefill nodes", PEERS_MAX);
+            return CLI_BAD_INPUT;
+        }
+        const int connection = hlg_messenger_connect(e->node.messenger, address);
+        if (connection < 0) {
+            node_say(&e->node, "cannot connect to %s: %s", address, hlg_error_text(connection));
+            return CLI_FAILED;
+        }
+        e->peers[e->peer_count++].connection = (uint32_t)connection;
+    }
+    return CLI_DONE;
+}
+
 static int run(struct engine *e)
 {
-    const int connection = hlg_messenger_connect(e->node.messenger, e->node.options.address);
-    if (connection < 0) {
-        node_say(&e->node, "cannot connect to %s: %s", e->node.options.address,
-                 hlg_error_text(connection));
-        return CLI_FAILED;
+    const int status = connect_all(e);
+    if (status != CLI_DONE) {
+        return status;
     }
     while (!e->node.stop && !e->node.interrupted) {
         if (node_wait(&e->node) != CLI_DONE) {

@@ -41,7 +41,7 @@ static const struct argp_option prefill_options[] = {
 };
 
 static const struct argp_option decode_options[] = {
-    {"connect", KEY_CONNECT, "HOST:PORT", 0, "The prefill node", 0},
+    {"connect", KEY_CONNECT, "HOST:PORT,...", 0, "The prefill nodes, which are asked in turn", 0},
     NODE_OPTION_ROWS,
     {"verbose", KEY_VERBOSE, NULL, 0, "Show the messenger's log", 0},
     {"control-fd", KEY_CONTROL, "FD", OPTION_HIDDEN, NULL, 0},
@@ -98,6 +98,21 @@ hlg_time node_now(void)
     struct timespec now;
     HLG_ASSERT(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     return (hlg_time)now.tv_sec * HLG_NS_PER_S + (hlg_time)now.tv_nsec;
+}
+
+bool node_address(const struct node_options *options, uint32_t index,
+                  char address[NODE_ADDRESS_BYTES])
+{
+    const char *at = options->address;
+    for (; index > 0 && at != NULL; index--) {
+        at = strchr(at, ',');
+        at = at == NULL ? NULL : at + 1;
+    }
+    if (at == NULL) {
+        return false;
+    }
+    (void)snprintf(address, NODE_ADDRESS_BYTES, "%.*s", (int)strcspn(at, ","), at);
+    return true;
 }
 
 void node_say(const struct node *node, const char *format, ...)
@@ -157,8 +172,9 @@ static int open_signals(struct node *node)
 static int choose_ip(struct node *node, char ip[HLG_TCP_IP_BYTES])
 {
     char text[256] = "";
-    const char *address = node->options.address;
+    char address[NODE_ADDRESS_BYTES];
     const bool listens = node->role == HLG_ROLE_PREFILL;
+    (void)node_address(&node->options, 0, address);
     if (node->options.config.advertise != NULL) {
         (void)snprintf(ip, HLG_TCP_IP_BYTES, "%s", node->options.config.advertise);
         return CLI_DONE;
@@ -444,6 +460,22 @@ void node_announce(struct node *node)
     node_say(node, "%s", text);
     node_say(node, "%" PRIu32 " ranks, provider %s, listening on %s, port %d",
              ranks_lanes(node->ranks), node->provider, node->options.address, port);
+}
+
+void node_send_step(struct node *node, const struct step *step, hlg_time begun, hlg_time ended)
+{
+    struct control_step frame = {
+        .head.kind = CONTROL_STEP,
+        .begun = begun,
+        .ended = ended,
+        .sequences = step->sequence_count,
+    };
+    for (uint32_t i = 0; i < step->sequence_count; i++) {
+        const struct tlm_sequence *sequence = &step->sequences[i];
+        frame.tokens += sequence->token_count;
+        frame.context_sum += (uint64_t)sequence->token_count * sequence->position;
+    }
+    node_send(node, &frame, sizeof frame);
 }
 
 void node_send_stats(struct node *node, uint64_t forwards, hlg_time forwards_ns)

@@ -18,7 +18,7 @@
 struct node_options {
     struct node_config config;
     const char *program; /* for messages about options */
-    const char *address; /* to listen on, or to connect to */
+    const char *address; /* to listen on; to connect to: with commas between */
     uint32_t number;     /* of a decode node, for messages */
     int control;         /* socket to the command that started it; -1: none */
     bool verbose;        /* the messenger's log at level info */
@@ -51,6 +51,11 @@ struct node {
 /* Parse the command line of a node program. Returns 0 or CLI_BAD_INPUT. */
 int node_options_parse(struct node_options *options, enum hlg_role role, int argc, char **argv);
 
+/* Take one address of options->address. Returns whether there are more than `index`. */
+#define NODE_ADDRESS_BYTES 256u
+bool node_address(const struct node_options *options, uint32_t index,
+                  char address[NODE_ADDRESS_BYTES]);
+
 /* Start everything. Returns an enum cli_exit; one line was said unless it is CLI_DONE. node_stop()
  * follows in any case. `node` is zeroed but for options. */
 int node_start(struct node *node, enum hlg_role role);
@@ -74,6 +79,9 @@ void node_send(struct node *node, const void *frame, size_t bytes);
 
 /* Send CONTROL_UP, or say it. */
 void node_announce(struct node *node);
+
+/* Send CONTROL_STEP of a step that began at `begun`. */
+void node_send_step(struct node *node, const struct step *step, hlg_time begun, hlg_time ended);
 
 /* Send CONTROL_STATS; `forwards` and the time that they took are the engine's. */
 void node_send_stats(struct node *node, uint64_t forwards, hlg_time forwards_ns);

@@ -256,6 +256,7 @@ static bool end_forward(struct engine *e)
     }
     e->forwards++;
     e->forwards_ns += now - e->posted;
+    node_send_step(&e->node, step, e->posted, now);
     for (uint32_t i = 0; i < NODE_REQUESTS_MAX; i++) {
         struct work *work = &e->works[i];
         if (!work->in_forward) {

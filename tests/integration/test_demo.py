@@ -67,6 +67,53 @@ class Variants(unittest.TestCase):
         result = demo.run(requests=200, trace=trace, decode_nodes=1)
         demo.expect_verified(self, result, 3)
 
+    def test_a_trace_gives_the_times(self):
+        directory = self.enterContext(demo.tempfile.TemporaryDirectory())
+        trace = demo.pathlib.Path(directory) / "trace.csv"
+        # Over the end of a leap month and of a day: 0, 0.25, 0.75 and 0.75 s.
+        rows = ["TIMESTAMP,ContextTokens,GeneratedTokens", "2024-02-29 23:59:59.5,20,4",
+                "2024-02-29 23:59:59.75,30,4", "2024-03-01 00:00:00.2500000,40,4",
+                "2024-03-01 00:00:00.25,50,4"]
+        trace.write_text("\n".join(rows) + "\n")
+        result = demo.run("--detail", trace=trace, arrivals="trace", decode_nodes=3)
+        demo.expect_verified(self, result, 4)
+        requests = result.json["detail"]["requests"]
+        for request, due in zip(requests, (0, 250e6, 750e6, 750e6)):
+            self.assertGreaterEqual(request["submitted_ns"], due, result)
+        self.assertLess(requests[0]["submitted_ns"], 250e6, result)
+        self.assertEqual([r["decode_node"] for r in requests], [0, 1, 2, 0])
+        self.assertEqual([r["prompt_tokens"] for r in requests], [20, 30, 40, 50])
+
+    def test_prefill_nodes_take_turns_and_the_detail_adds_up(self):
+        result = demo.run("--detail", requests=24, prefill_nodes=3, decode_nodes=2)
+        demo.expect_verified(self, result, 24)
+        self.assertIn("3 prefill nodes of 2 ranks", result.out)
+        requests = result.json["detail"]["requests"]
+        steps = result.json["detail"]["steps"]
+        self.assertEqual({r["prefill_node"] for r in requests}, {0, 1, 2})
+        for node in (0, 1):  # each in its own order; one prompt of one token asks nobody
+            turns = [r["prefill_node"] for r in requests if r["decode_node"] == node]
+            self.assertEqual(len(set(turns)), min(3, len(turns)))
+        self.assertEqual(sum(r["bytes"] for r in requests), result.json["kv_bytes"])
+        self.assertEqual(sum(r["pieces"] for r in requests), result.json["pieces_counted"])
+        prefill = [step for step in steps if step["kind"] == "prefill"]
+        self.assertEqual(sum(step["tokens"] for step in prefill),
+                         sum(r["prompt_tokens"] - 1 for r in requests))
+        self.assertEqual(len(prefill), result.json["forwards"])
+        decode = [step for step in steps if step["kind"] == "decode"]
+        self.assertEqual(sum(step["tokens"] for step in decode),
+                         sum(r["output_tokens"] for r in requests))
+        for request in requests:
+            # ACCEPT and the pieces travel apart: either may come first
+            moments = ["submitted_ns", "asked_ns", "first_piece_ns",
+                       "last_piece_ns", "ready_ns", "first_token_ns"]
+            if request["prompt_tokens"] > 1:
+                times = [request[name] for name in moments]
+                self.assertEqual(times, sorted(times), request)
+                self.assertLess(request["asked_ns"], request["accepted_ns"], request)
+            else:
+                self.assertIsNone(request["last_piece_ns"])
+
     def test_json_on_stdout_leaves_it_to_json(self):
         result = subprocess.run(
             [demo.HALAGE, "demo", "--json=-", "--requests=3", "--decode-nodes=1"],

@@ -53,6 +53,18 @@ class Kills(unittest.TestCase):
         self.assertRegex(result.err, rf"rank \d \(process {victim}\) was killed by signal 9")
         self.expect_clean(others)
 
+    def test_one_of_two_prefill_nodes_and_the_rest_goes_on(self):
+        run, victim, others = self.kill("halage-prefill", requests=80, prefill_nodes=2)
+        result = run.finish()
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertRegex(result.err, rf"prefill node( 2)? \(process {victim}\) was killed by")
+        self.assertIn("a prefill node is gone", result.err)
+        self.assertNotIn("the prefill node is gone:", result.err)
+        self.expect_sums(result)
+        self.assertEqual(result.json["requests"], 80)
+        self.assertGreaterEqual(result.json["verified"], 60, result)
+        self.expect_clean(others)
+
     def test_a_decode_node_and_the_rest_goes_on(self):
         run, victim, others = self.kill("--number=2", requests=80)
         result = run.finish()
@@ -134,6 +146,14 @@ class BadInput(unittest.TestCase):
             (["more"], "unknown argument 'more'"),
             (["--trace=/does/not/exist"], "/does/not/exist: cannot be read"),
             (["--trace=/"], "/: cannot be read: Is a directory"),
+            (["--arrivals=often"], "--arrivals: unknown word 'often'; valid: closed trace"),
+            (["--arrivals=trace"], "--arrivals trace: give the --trace too"),
+            (["--prefill-nodes=9"], "--prefill-nodes: '9': write a whole number, 1 to 8"),
+            (["--decode-nodes=0"], "--decode-nodes: '0': write a whole number, 1 to 16"),
+            (["--netns=a"], "--netns: 'a': write NAME=IP for each node"),
+            (["--netns=a=::1"], "--netns: 'a=::1': write NAME=IP for each node, IPv4"),
+            (["--netns=../a=10.0.0.1"], "--netns: '../a=10.0.0.1'"),
+            (["--netns=a=10.0.0.1"], "--netns: 1 places for 4 nodes"),
         ):
             with self.subTest(words=words):
                 self.expect_line(demo.run(*words), demo.BAD_INPUT, pattern)
@@ -145,6 +165,21 @@ class BadInput(unittest.TestCase):
                 trace.write_text(f"TIMESTAMP,ContextTokens,GeneratedTokens\nt,5,6\n{row}\n")
                 self.expect_line(demo.run(trace=trace), demo.BAD_INPUT,
                                  re.escape(f"{trace}:3: "))
+
+    def test_a_bad_time_of_a_trace_is_named(self):
+        for time in ("t", "2023-11-16", "2023-11-16 18:15", "2023-13-16 18:15:46", "",
+                     "2023-11-16 18:15:46.x", "2023-11-16T18:15:46", "2023-11-16 18:14:59"):
+            with self.subTest(time=time), tempfile.TemporaryDirectory() as directory:
+                trace = pathlib.Path(directory) / "trace.csv"
+                trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n"
+                                 f"2023-11-16 18:15:00,5,6\n{time},5,6\n")
+                self.expect_line(demo.run(trace=trace, arrivals="trace"), demo.BAD_INPUT,
+                                 re.escape(f"{trace}:3: ") + ".*write a time as")
+
+    def test_a_network_namespace_that_is_not_there(self):
+        result = demo.run("--netns=none-such=10.0.0.1,none-such=10.0.0.2", decode_nodes=1)
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertIn("network namespace /run/netns/none-such cannot be entered", result.err)
 
     def test_other_headings_of_a_trace_are_refused(self):
         with tempfile.TemporaryDirectory() as directory:

@@ -294,6 +294,37 @@ class Plan(Case):
         self.assertRegex(result.stdout, r"prefill is overloaded [0-9.]+ times: the rate needs at least")
         self.assertIn("nothing is feasible with 16 GPUs", result.stdout)
 
+    def test_without_load_the_fewest_nodes_do(self):
+        """C08: nothing is left over from a load that went away."""
+        self.plan("--slo", "ttft=2s,tpot=40ms", "--rate", "0.01/s", "--gpus", "48")
+        plan = json.loads(self.read("p.json"))
+        self.assertEqual(plan["rows"][plan["best"]]["gpus"], 16)
+
+    def test_bursts_are_planned_for(self):
+        """C07: at the same mean rate, queues of bursts are in the verdict."""
+        words = ("--slo", "ttft=1s,tpot=40ms", "--rate", "4/s", "--gpus", "48", "--requests", "400")
+        found = []
+        for arrivals in (), ("-s", "traffic.arrivals.kind=gamma", "-s", "traffic.arrivals.cv=4"):
+            self.plan(*words, *arrivals)
+            plan = json.loads(self.read("p.json"))
+            first = next(row for row in plan["rows"] if (row["prefill_nodes"], row["decode_nodes"]) == (1, 1))
+            found.append((plan["rows"][plan["best"]]["gpus"], first["report"]["latency"]["ttft_ms"]["mean"]))
+        self.assertGreater(found[1][0], found[0][0])
+        self.assertGreater(found[1][1], 3 * found[0][1])
+
+    def test_co_located_nodes_are_compared_at_equal_gpus(self):
+        """C23: same GPUs, requests and SLO."""
+        self.plan("--slo", "ttft=2s,tpot=40ms", "--rate", "3/s", "--gpus", "32")
+        rows = json.loads(self.read("p.json"))["rows"]
+        mixed = [row for row in rows if row["serving"] == "colocated"]
+        apart = [row for row in rows if row["serving"] != "colocated" and row["gpus"] == 32]
+        self.assertEqual([row["gpus"] for row in mixed], [32])
+        for row in apart:
+            for key in "requests", "slo":
+                mine, other = row["report"][key], mixed[0]["report"][key]
+                for field in "measured", "all", "ttft_ms", "tpot_ms":
+                    self.assertEqual(mine.get(field), other.get(field))
+
     def test_an_unloaded_ttft_is_what_one_request_takes(self):
         self.plan("--slo", "ttft=5s", "--rate", "0.01/s", "--gpus", "16")
         plan = json.loads(self.read("p.json"))

@@ -6,19 +6,12 @@
 #include <string.h>
 
 #include "internal.h"
-#include "sgx.h"
 
 #define PS_PER_NS 1000u
 
 static uint32_t index_of(const struct hlg_simgrid *sim, const struct batch *b)
 {
     return hlg_u32((uint64_t)(b - sim->batches));
-}
-
-/* What SimGrid says no to here is a mistake of ours. */
-static void must(int rc)
-{
-    HLG_ASSERT(rc == 0);
 }
 
 static struct peer *queue_of(struct hlg_simgrid *sim, const struct batch *b)
@@ -122,15 +115,6 @@ static void send_at(struct hlg_simgrid *sim, struct batch *b, hlg_time when)
     schedule_put(sim, when > sim->now ? when : sim->now, HAPPENING_SENT, index_of(sim, b), 0);
 }
 
-static void start_flow(struct hlg_simgrid *sim, struct batch *b, uint32_t nic, double bytes)
-{
-    sim_sync(sim);
-    must(sgx_flow(index_of(sim, b), nic, b->target.nic, bytes));
-    sim->flows++;
-    sim->nics[nic].stats.flows++;
-    b->state = BATCH_FLOW;
-}
-
 /* One way, for bytes as for news. */
 static hlg_time latency(const struct hlg_simgrid *sim, const struct batch *b)
 {
@@ -203,7 +187,7 @@ static void start(struct hlg_simgrid *sim, struct batch *b)
     const hlg_time target_end = charge(sim, b->target.nic, pieces);
 
     b->ops_end = target_end > b->ops_end ? target_end : b->ops_end;
-    start_flow(sim, b, nic, bytes);
+    flow_begin(sim, b, bytes);
 }
 
 void batch_post(struct endpoint *e, const struct hlg_paged_write *w, uint32_t pieces)
@@ -246,8 +230,11 @@ void batch_on_flow(struct hlg_simgrid *sim, uint32_t index)
 {
     struct batch *b = &sim->batches[index];
 
-    HLG_ASSERT(b->state == BATCH_FLOW && sim->flows > 0);
-    sim->flows--;
+    flow_over(sim, b);
+    if (b->state == BATCH_FLOW) {
+        HLG_ASSERT(sim->flows > 0);
+        sim->flows--;
+    }
     sim_trace(sim, HAPPENING_FLOW, b->source, b->target.nic, b->write.op);
     if (b->ops_end > sim->now) {
         send_at(sim, b, b->ops_end);
@@ -451,15 +438,14 @@ void batch_on_source_end(struct hlg_simgrid *sim, uint32_t slot)
         next = b->after;
         endpoint_report(e, b, batch_pieces(b), -HLG_ECANCELED);
         end_move(sim, b, false);
-        if (b->state == BATCH_FLOW) {
-            sim_sync(sim);
-            must(sgx_cancel(index));
-            sim->flows--;
+        const bool flows = b->state == BATCH_FLOW || b->state == BATCH_ALONE;
+        if (flows) {
+            flow_cancel(sim, b);
         }
         if (b->state == BATCH_HELD) {
             let_go(sim, b);
         }
-        if (b->state == BATCH_FLOW || b->state == BATCH_QUEUED || b->state == BATCH_HELD) {
+        if (flows || b->state == BATCH_QUEUED || b->state == BATCH_HELD) {
             give_back(sim, b);
         } else {
             b->state = BATCH_LOST;
@@ -480,10 +466,8 @@ void batch_on_source_end(struct hlg_simgrid *sim, uint32_t slot)
 static void fail(struct hlg_simgrid *sim, struct batch *b)
 {
     b->status = -HLG_EPEER;
-    if (b->state == BATCH_FLOW) {
-        sim_sync(sim);
-        must(sgx_cancel(index_of(sim, b)));
-        sim->flows--;
+    if (b->state == BATCH_FLOW || b->state == BATCH_ALONE) {
+        flow_cancel(sim, b);
         end_move(sim, b, false);
         send_at(sim, b, sim->now);
     }
@@ -498,7 +482,7 @@ void batch_on_target_kill(struct hlg_simgrid *sim, uint32_t node)
              index = sim->batches[index].after) {
             struct batch *b = &sim->batches[index];
 
-            if (b->state == BATCH_FLOW && b->target.node == node) {
+            if ((b->state == BATCH_FLOW || b->state == BATCH_ALONE) && b->target.node == node) {
                 fail(sim, b);
             }
         }

@@ -10,7 +10,7 @@
 #include "halage/transport/simgrid.h"
 
 enum happening_kind {
-    HAPPENING_FLOW = 1, /* SimGrid's end of a flow; never in the schedule */
+    HAPPENING_FLOW = 1, /* a flow ends: SimGrid says so, or it was ALONE and this is scheduled */
     HAPPENING_SENT,     /* a batch has left; the next of its queue begins */
     HAPPENING_LAND,     /* its bytes are there, or came to nothing */
     HAPPENING_DONE,     /* its source learns so */
@@ -109,6 +109,7 @@ enum batch_state {
     BATCH_FREE = 0,
     BATCH_QUEUED,  /* behind others to the same peer */
     BATCH_FLOW,    /* in SimGrid */
+    BATCH_ALONE,   /* a flow that shares with none, and is not in SimGrid: FLOW is scheduled */
     BATCH_SENDING, /* its flow is over, or it has none; SENT is scheduled */
     BATCH_SENT,    /* LAND or DONE is scheduled */
     BATCH_HELD,    /* landed, but the target has no room for the immediates: its poll goes on */
@@ -128,7 +129,11 @@ struct batch {
     bool landed;
     bool moving; /* it counts in both NICs' `moving` */
     uint64_t mem_key;
-    hlg_time ops_end; /* its turn in both NICs' operation clocks is over */
+    uint32_t happening; /* ALONE: place of its FLOW in the heap */
+    double rate;        /* ALONE: bytes/s */
+    hlg_time end;       /* ALONE: whole nanoseconds, and */
+    double end_part;    /* what comes on top */
+    hlg_time ops_end;   /* its turn in both NICs' operation clocks is over */
     struct place target;
     struct hlg_paged_write write; /* narrowed to what was taken */
 };
@@ -175,10 +180,14 @@ struct node {
 struct nic {
     uint32_t node;
     bool up;
-    double factor;      /* of its node's nic_bandwidth */
-    uint64_t ops_ps;    /* when its operation clock is free, in picoseconds */
-    uint32_t moving[2]; /* writes under way, out of it and into it */
-    hlg_time since[2];  /* when the first of these began */
+    double factor;        /* of its node's nic_bandwidth */
+    uint64_t ops_ps;      /* when its operation clock is free, in picoseconds */
+    uint32_t moving[2];   /* writes under way, out of it and into it */
+    hlg_time since[2];    /* when the first of these began */
+    uint32_t flowing[2];  /* flows, out of it and into it */
+    uint32_t alone[2];    /* the batch of such a flow that is ALONE, or HLG_NONE */
+    hlg_time ended[2];    /* when the last one ended, in whole nanoseconds, and */
+    double ended_part[2]; /* what comes on top */
     struct hlg_simgrid_nic_stats stats;
 };
 
@@ -259,6 +268,8 @@ void memory_free(struct hlg_simgrid *sim);
 void schedule_put(struct hlg_simgrid *sim, hlg_time time, uint32_t kind, uint32_t index,
                   uint32_t part);
 struct happening schedule_take(struct hlg_simgrid *sim);
+/* Take out the one at that place. Those of kind FLOW tell their batch where they are. */
+void schedule_drop(struct hlg_simgrid *sim, uint32_t place);
 /* True if each entry is no earlier than its parent. */
 bool schedule_is_heap(const struct hlg_simgrid *sim);
 
@@ -293,6 +304,18 @@ void batch_on_room(struct endpoint *e);
 void batch_on_target_kill(struct hlg_simgrid *sim, uint32_t node);
 /* A NIC's link is down: what is under way over it is lost. */
 void batch_on_link_down(struct hlg_simgrid *sim, uint32_t nic);
+
+/* alone.c */
+/* The batch has its turn as a flow from NIC to NIC; it counts in both NICs' `flowing`. */
+void flow_begin(struct hlg_simgrid *sim, struct batch *b, double bytes);
+/* It has ended, and counts no longer. */
+void flow_over(struct hlg_simgrid *sim, const struct batch *b);
+/* It will not end. */
+void flow_cancel(struct hlg_simgrid *sim, const struct batch *b);
+/* If there is a flow alone out of a NIC (side 0), or into it (side 1), it is SimGrid's from now on. */
+void alone_end(struct hlg_simgrid *sim, uint32_t nic, uint32_t side);
+/* What NICs count is what batches say. */
+bool flow_counts_agree(const struct hlg_simgrid *sim);
 
 /* channel.c */
 extern const struct hlg_channel_ops channel_ops;

@@ -40,6 +40,8 @@ int hlg_simgrid_set_bandwidth(struct hlg_simgrid *sim, uint32_t node, uint32_t l
     if (!isfinite(bandwidth) || factor <= 0 || bandwidth < 1) {
         return -HLG_EINVAL;
     }
+    alone_end(sim, hlg_u32((uint64_t)(nic - sim->nics)), 0);
+    alone_end(sim, hlg_u32((uint64_t)(nic - sim->nics)), 1);
     sim_sync(sim);
     if (sgx_set_bandwidth(hlg_u32((uint64_t)(nic - sim->nics)), bandwidth) != 0) {
         return -HLG_EIO;

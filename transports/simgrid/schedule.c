@@ -8,19 +8,51 @@ static bool is_before(const struct happening *a, const struct happening *b)
     return a->time != b->time ? a->time < b->time : a->sequence < b->sequence;
 }
 
+static void put_at(struct hlg_simgrid *sim, uint32_t place, const struct happening *happening)
+{
+    sim->heap[place] = *happening;
+    if (happening->kind == HAPPENING_FLOW) {
+        sim->batches[happening->index].happening = place;
+    }
+}
+
+/* Into the hole, or above it. */
+static void rise(struct hlg_simgrid *sim, uint32_t hole, const struct happening *happening)
+{
+    while (hole > 0 && is_before(happening, &sim->heap[(hole - 1) / 2])) {
+        put_at(sim, hole, &sim->heap[(hole - 1) / 2]);
+        hole = (hole - 1) / 2;
+    }
+    put_at(sim, hole, happening);
+}
+
+/* Into the hole, or below it. */
+static void sink(struct hlg_simgrid *sim, uint32_t hole, const struct happening *happening)
+{
+    const uint32_t count = sim->heap_count;
+
+    for (uint32_t child = 2 * hole + 1; child < count; child = 2 * hole + 1) {
+        if (child + 1 < count && is_before(&sim->heap[child + 1], &sim->heap[child])) {
+            child++;
+        }
+        if (!is_before(&sim->heap[child], happening)) {
+            break;
+        }
+        put_at(sim, hole, &sim->heap[child]);
+        hole = child;
+    }
+    put_at(sim, hole, happening);
+}
+
 void schedule_put(struct hlg_simgrid *sim, hlg_time time, uint32_t kind, uint32_t index,
                   uint32_t part)
 {
     const struct happening happening = {time, sim->sequence++, kind, index, part};
-    uint32_t hole = sim->heap_count++;
 
+    sim->heap_count++;
     HLG_ASSERT(sim->heap_count <= sim->heap_capacity);
     HLG_ASSERT(time >= sim->now && time != HLG_TIME_NEVER);
-    while (hole > 0 && is_before(&happening, &sim->heap[(hole - 1) / 2])) {
-        sim->heap[hole] = sim->heap[(hole - 1) / 2];
-        hole = (hole - 1) / 2;
-    }
-    sim->heap[hole] = happening;
+    rise(sim, sim->heap_count - 1, &happening);
 }
 
 struct happening schedule_take(struct hlg_simgrid *sim)
@@ -28,21 +60,26 @@ struct happening schedule_take(struct hlg_simgrid *sim)
     HLG_ASSERT(sim->heap_count > 0);
     const struct happening taken = sim->heap[0];
     const struct happening last = sim->heap[--sim->heap_count];
-    const uint32_t count = sim->heap_count;
-    uint32_t hole = 0;
 
-    for (uint32_t child = 1; child < count; child = 2 * hole + 1) {
-        if (child + 1 < count && is_before(&sim->heap[child + 1], &sim->heap[child])) {
-            child++;
-        }
-        if (!is_before(&sim->heap[child], &last)) {
-            break;
-        }
-        sim->heap[hole] = sim->heap[child];
-        hole = child;
+    if (sim->heap_count > 0) {
+        sink(sim, 0, &last);
     }
-    sim->heap[hole] = last;
     return taken;
+}
+
+void schedule_drop(struct hlg_simgrid *sim, uint32_t place)
+{
+    HLG_ASSERT(place < sim->heap_count);
+    const struct happening last = sim->heap[--sim->heap_count];
+
+    if (place == sim->heap_count) {
+        return;
+    }
+    if (place > 0 && is_before(&last, &sim->heap[(place - 1) / 2])) {
+        rise(sim, place, &last);
+    } else {
+        sink(sim, place, &last);
+    }
 }
 
 bool schedule_is_heap(const struct hlg_simgrid *sim)

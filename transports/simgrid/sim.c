@@ -79,7 +79,8 @@ static void set_nodes(struct hlg_simgrid *sim)
         node->alive = true;
         node->nic_begin = nic;
         for (uint32_t limit = nic + node->config.lanes * node->config.rails; nic < limit; nic++) {
-            sim->nics[nic] = (struct nic){.node = index, .up = true, .factor = 1};
+            sim->nics[nic] =
+                (struct nic){.node = index, .up = true, .factor = 1, .alone = {HLG_NONE, HLG_NONE}};
         }
     }
 }
@@ -245,6 +246,8 @@ static void perform(struct hlg_simgrid *sim, const struct happening *h)
         channel_on_end(sim, h->index, h->part);
         return;
     case HAPPENING_FLOW:
+        batch_on_flow(sim, h->index);
+        return;
     case HAPPENING_KILL:
     case HAPPENING_LINK:
         break;
@@ -254,7 +257,8 @@ static void perform(struct hlg_simgrid *sim, const struct happening *h)
 
 void sim_sync(struct hlg_simgrid *sim)
 {
-    if (sim->flows == 0) {
+    /* In the nanosecond in which the last flow ended its unrounded end still counts. */
+    if (sim->flows == 0 && engine_time(sim) != sim->now) {
         sim->engine_seconds = sgx_now();
         sim->engine_start = sim->now;
     } else {
@@ -409,6 +413,9 @@ int hlg_simgrid_check(const struct hlg_simgrid *sim)
     }
     if (!schedule_is_heap(sim)) {
         return 3;
+    }
+    if (!flow_counts_agree(sim)) {
+        return 6;
     }
     for (uint32_t slot = 0; slot < sim->endpoint_count; slot++) {
         const uint64_t batches = count_batches(sim, &sim->endpoints[slot]);

@@ -46,6 +46,8 @@ struct hlg_simgrid_config {
     hlg_time latency_ns; /* one way; of an acknowledgement as well */
     hlg_time frame_ns;   /* one way, of a channel's frames and of the news of its end */
     bool
+        engine_always; /* ask SimGrid even of a flow that shares with none: the same times, slower */
+    bool
         copy_bytes; /* move bytes, and check bounds; else memory is never touched and only keys count */
     uint32_t domains_max;     /* endpoints of one (lane, rail) at a time */
     uint32_t peers_max;       /* of one endpoint */
