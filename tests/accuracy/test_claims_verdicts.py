@@ -57,6 +57,23 @@ class Cells(unittest.TestCase):
         self.assertEqual(verdict("gaps", {"gaps": 0.5}), v.FAILS)
 
 
+class Ranks(unittest.TestCase):
+    def cell(self, **changed):
+        row = {
+            "deployment": "dp", "control": "none", "engine": "sglang", "drafts": 1.0, "prompt": 1024.0,
+            "output": 500.0, "prefill": 4.0, "tps": 50.0, "tps_half": 1.0, "busy": 0.5, "late": 0.0,
+            "limit": "none",
+        }
+        return v.dp([{**row, **changed}])["sglang", 1.0, 1024.0, 500.0, 4.0][0]
+
+    def test_a_full_decode_node_does_not_carry_the_load(self):
+        self.assertEqual(self.cell()["joint"], v.HOLDS)
+        self.assertEqual(self.cell(limit="prefill")["load"], v.HOLDS)
+        self.assertEqual(self.cell(limit="decode KV")["joint"], v.FAILS)
+        self.assertEqual(self.cell(late=1.0)["load"], v.FAILS)
+        self.assertEqual(self.cell(tps=39.5)["joint"], v.OPEN)
+
+
 class Splits(unittest.TestCase):
     def test_where_a_broken_line_passes_a_limit(self):
         line = [(1.0, 10.0), (2.0, 14.0), (4.0, 24.0)]
