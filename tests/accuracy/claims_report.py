@@ -141,6 +141,24 @@ def r1_map(grid):
     return table(["engine", "drafts", "prompt", *[f"{output:.0f} out" for output in outputs]], rows)
 
 
+def middle_and_worst(numbers):
+    ordered = sorted(numbers)
+    return ordered[len(ordered) // 2], ordered[-1]
+
+
+def r1_intervals(grid):
+    good = [(apart, mixed) for verdict, apart, mixed in grid.values() if verdict["prefill"] == v.HOLDS]
+    apart = middle_and_worst(100 * row["tps_half"] / row["tps"] for row, _ in good)
+    mixed = middle_and_worst(100 * row["tps_half"] / row["tps"] for _, row in good)
+    near = [pair for pair in good if v.added(*pair)[0] < 2 * v.ADDED_MS[1]]
+    added = middle_and_worst(v.added(*pair)[1] for pair in near)
+    return prose(
+        f"Half of a 95 % interval, in the middle and at worst, where P holds: {apart[0]:.1f} and {apart[1]:.1f} % of the",
+        f"speed apart, {mixed[0]:.1f} and {mixed[1]:.1f} % of the speed co-located; {added[0]:.0f} and {added[1]:.0f} ms of",
+        f"T where it is below {2 * v.ADDED_MS[1]:g} ms.",
+    )
+
+
 def r1_other_readings(rows):
     claims = ["mixed", "decode", "prefill", "ttft", "joint_speed", "joint"]
     return table(
@@ -399,6 +417,7 @@ def section(lines):
             "the decode nodes, milliseconds that the mean TTFT grows by. Seconds: prefill or KV is overloaded.",
         ),
         r1_map(base),
+        r1_intervals(base),
         ["Other readings of what the article leaves open:"],
         r1_other_readings(rows),
         r1_distance(rows),
