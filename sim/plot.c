@@ -109,12 +109,39 @@ static void quoted(FILE *file, const char *text)
 
 /* ---- Sweeps ---- */
 
-static void entry_label(FILE *file, const struct sim_sweep *grid, uint32_t axis, uint32_t point)
+/* A case of several keys is a label of settings, "a=1 b=2/s": values alone are short enough for tics
+ * and keys. */
+static void short_label(FILE *file, const struct sim_sweep *grid, uint32_t axis, uint32_t point)
 {
     char label[SIM_AXIS_LABEL_BYTES];
+    char *rest = label;
 
     sim_sweep_label(&grid->axes[axis], sim_sweep_entry(grid, point, axis), label);
-    quoted(file, label);
+    for (const char *word = strsep(&rest, " "); word != NULL; word = strsep(&rest, " ")) {
+        const char *value = strchr(word, '=');
+        quoted(file, value == NULL ? word : value + 1);
+        (void)fputs(rest == NULL ? "" : ", ", file);
+    }
+}
+
+/* Name of an axis, and of the keys whose values stand at its tics. */
+static void axis_label(FILE *file, const struct sim_sweep *grid, uint32_t axis)
+{
+    char label[SIM_AXIS_LABEL_BYTES];
+    char *rest = label;
+
+    quoted(file, grid->axes[axis].name);
+    sim_sweep_label(&grid->axes[axis], 0, label);
+    const char *between = ": ";
+    for (char *word = strsep(&rest, " "); word != NULL; word = strsep(&rest, " ")) {
+        char *value = strchr(word, '=');
+        if (value != NULL) {
+            *value = '\0';
+            (void)fputs(between, file);
+            quoted(file, word);
+            between = ", ";
+        }
+    }
 }
 
 /* A solid and a dashed line for each combination of the other axes. */
@@ -137,7 +164,7 @@ static void lines_of(FILE *file, const struct sim_sweep *grid, const char *colum
                           kind == 0 ? 1 : 2, names[kind]);
             for (uint32_t axis = 1; axis < grid->axis_count; axis++) {
                 (void)fputs(axis == 1 ? ", " : " ", file);
-                entry_label(file, grid, axis, line);
+                short_label(file, grid, axis, line);
             }
             (void)fputc('\'', file);
         }
@@ -153,25 +180,31 @@ static void sweep_body(FILE *file, const void *context)
     const uint32_t each = first / LABELS_MAX + 1;
 
     (void)fputs("set multiplot layout 2,1\nset key outside right top Left reverse noenhanced\n"
-                "set lmargin 10\nset rmargin 26\nset xlabel '",
+                "set key title '",
                 file);
+    for (uint32_t axis = 1; axis < grid->axis_count; axis++) {
+        quoted(file, axis == 1 ? "" : ", ");
+        quoted(file, grid->axes[axis].name);
+    }
+    (void)fputs("' noenhanced\nset lmargin 12\nset rmargin 26\nset xlabel '", file);
     if (grid->axis_count == 0) {
         (void)fputs("the scenario", file);
     } else {
-        quoted(file, grid->axes[0].name);
+        axis_label(file, grid, 0);
     }
     (void)fprintf(file, "' noenhanced\nset xrange [-0.3:%" PRIu32 ".3]\nset xtics noenhanced (",
                   first - 1);
     for (uint32_t i = 0; i < first; i += each) {
         (void)fputs(i == 0 ? "'" : ", '", file);
         if (grid->axis_count != 0) {
-            entry_label(file, grid, 0, i * step);
+            short_label(file, grid, 0, i * step);
         }
         (void)fprintf(file, "' %" PRIu32, i);
     }
-    (void)fputs(")\nset logscale y\nset ylabel 'TTFT (ms)'\n", file);
+    (void)fputs(")\nset logscale y\nset format y '10^{%T}'\nset ylabel 'TTFT (ms)'\n", file);
     lines_of(file, grid, "ttft_p50_ms", "ttft_p90_ms", (const char *[2]){"p50", "p90"});
-    (void)fputs("unset logscale y\nset yrange [0:*]\nset ylabel 'speed of a user (tokens/s)'\n",
+    (void)fputs("unset logscale y\nset format y\nset yrange [0:*]\nset ylabel 'speed of a user "
+                "(tokens/s)'\n",
                 file);
     lines_of(file, grid, "speed_p50_tokens_per_s", "speed_p90_tokens_per_s",
              (const char *[2]){"half have", "90 % have"});
