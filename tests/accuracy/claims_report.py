@@ -403,7 +403,7 @@ def section(lines):
         prose(
             "Do the deployments that the article describes do in the simulator what it says of them? Over all that it",
             "leaves open: the grids of `scenarios/article/`. Figures of each run are in `claims.tsv`; both are made by",
-            "`python3~tests/accuracy/claims.py~--write` (eight minutes of CPU) and tested by `claims` (every run) and",
+            "`python3~tests/accuracy/claims.py~--write` (four minutes of CPU) and tested by `claims` (every run) and",
             "`claims-corner`.",
         ),
         [lines[0].strip("# \n") + "."],
