@@ -111,6 +111,13 @@ static void base_lines(FILE *file, const struct plan *plan)
                   scenario->prefill.engine.gpus, scenario->prefill.engine.gpu, base->kv_tokens[0],
                   scenario->decode.engine.gpus, scenario->decode.engine.gpu, base->kv_tokens[1],
                   scenario->colocated.engine.gpus, scenario->colocated.engine.gpu);
+    if (scenario->decode.draft != scenario->colocated.draft) {
+        (void)fprintf(file,
+                      "  unequal: decode nodes verify %" PRIu32
+                      " drafts a step, co-located ones %" PRIu32
+                      " (decode.accept, colocated.accept)\n",
+                      scenario->decode.draft, scenario->colocated.draft);
+    }
 }
 
 /* What the numbers rest on: of the first simulation, they all do on the same. */

@@ -1,5 +1,5 @@
 /*
- * What users of other planners complained of (docs/complaints.md), as runs of the simulated cluster, each
+ * What users of other planners complained of (docs/simulation.md), as runs of the simulated cluster, each
  * in a process of its own. Those of a single module are tested with it.
  */
 #include <setjmp.h>
