@@ -23,7 +23,9 @@ struct options {
     uint32_t lanes;   /* 8, or 1: the node folded into one rank of eightfold pages and bandwidth */
     hlg_time tick_ns; /* of a layer */
     uint32_t runs;
-    bool bare; /* run the bare loop too */
+    bool bare;        /* run the bare loop too */
+    bool engine;      /* SimGrid for every flow, also for those that share with none */
+    double ratio_max; /* beyond it the run fails; 0: none */
 };
 
 static inline uint32_t options_nodes(const struct options *options)

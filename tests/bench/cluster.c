@@ -192,6 +192,7 @@ static void open_simulation(struct cluster *c)
     config.nic_bandwidth = NIC_BANDWIDTH * LANES_MAX / c->options->lanes;
     config.latency_ns = LATENCY_NS;
     config.copy_bytes = false;
+    config.engine_always = c->options->engine;
     config.domains_max = c->options->prefills * DECODERS;
     config.peers_max = LANES_MAX;
     config.regions_max = 1;

@@ -28,6 +28,8 @@ static const struct argp_option table[] = {
     {"tick", 'k', "NS", 0, "nanoseconds of a layer (default 1000000)", 0},
     {"runs", 'n', "N", 0, "runs of each, interleaved (default 7)", 0},
     {"no-bare", 'b', NULL, 0, "leave the bare loop out", 0},
+    {"engine", 'e', NULL, 0, "ask SimGrid for every flow, also for those that share with none", 0},
+    {"ratio-max", 'm', "PERCENT", 0, "fail if the ratio is above so many percent", 0},
     {0},
 };
 
@@ -72,6 +74,12 @@ static error_t parse(int key, char *arg, struct argp_state *state)
         return 0;
     case 'b':
         o->bare = false;
+        return 0;
+    case 'e':
+        o->engine = true;
+        return 0;
+    case 'm':
+        o->ratio_max = (double)number(state, "ratio-max", arg, 1, 10000) / 100;
         return 0;
     case ARGP_KEY_END:
         if (o->bare && o->prefills > BARE_PREFILLS_MAX) {
@@ -188,8 +196,13 @@ int main(int argc, char **argv)
     print("cluster", &cluster, median(cluster_seconds, options.runs));
     if (options.bare) {
         print("bare", &bare, median(bare_seconds, options.runs));
-        printf("ratio    %9.3f\n",
-               median(cluster_seconds, options.runs) / median(bare_seconds, options.runs));
+        const double ratio =
+            median(cluster_seconds, options.runs) / median(bare_seconds, options.runs);
+        printf("ratio    %9.3f\n", ratio);
+        if (options.ratio_max > 0 && ratio > options.ratio_max) {
+            printf("the ratio is above %.2f\n", options.ratio_max);
+            return 1;
+        }
         if (bare.flows != cluster.flows) {
             printf("the writes were cut: %llu flows in place of %llu\n",
                    (unsigned long long)bare.flows, (unsigned long long)cluster.flows);

@@ -38,7 +38,7 @@ constexpr double cancel_seconds = 1e-9;
 constexpr double same_seconds = 1e-12; // of the clock
 // SimGrid's unit of data, of which it takes whole ones: a byte would be 20 ps of a fast NIC, and what is
 // left of a flow is not whole. A power of two changes no digit.
-constexpr double units = 1024;           // of a byte
+constexpr double units = 1048576;        // of a byte
 constexpr uint32_t table_nics_max = 128; // 2 MB of routes
 char error[256] = "";
 
@@ -238,6 +238,9 @@ extern "C" void sgx_close(void)
 extern "C" int sgx_flow(uint32_t flow, uint32_t source, uint32_t target, double bytes)
 {
     return guarded([=] {
+        if (bytes >= 0x1p44) { // 17 TB: in units it must fit 64 bits
+            return fail("a flow is too large");
+        }
         auto comm = sg::Comm::sendto_init();
         comm->set_payload_size(static_cast<uint64_t>(bytes * units));
         comm->set_data(reinterpret_cast<void *>(static_cast<uintptr_t>(flow) + 1));

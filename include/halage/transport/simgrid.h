@@ -9,6 +9,10 @@
  * all writes of a NIC queue. It lands latency_ns later, with its immediates, and is reported to the
  * source another latency_ns later.
  *
+ * A flow that shares its NICs with no other is not SimGrid's: it has the bandwidth of the slower NIC, and its
+ * end is computed, to a nanosecond that of SimGrid. When another flow comes to one of these NICs, SimGrid gets
+ * what is left of it.
+ *
  * Nothing happens by itself: hlg_simgrid_step() moves the clock to the next happening and performs
  * it. Equal calls give equal happenings, times and trace hash, within one version of SimGrid. All memory
  * of ours is taken by hlg_simgrid_create(); SimGrid itself allocates for each flow. One thread.
