@@ -362,6 +362,8 @@ static void overrides_are_applied_last_and_in_order(void **state)
         {"routing.x=1", "-s: unknown key 'routing.x'; valid keys: routing.prefill, routing.decode, "
                         "routing.load_weight"},
         {"decode.nodes=x", "-s: decode.nodes: 'x': write a whole number, 1 to 2048"},
+        {"routing.decode=prefix",
+         "-s: routing.decode: 'prefix': write round-robin, random or least-loaded"},
         {"faults.9.at=1s", "-s: faults.9.at: '1s': write faults.N.kind, .at, .role, .node, .nic or "
                            ".factor, N one of the scenario's or the next; or faults=[]"},
         {"extends=x.yaml", "-s: extends: 'x.yaml': it belongs into a file"},
