@@ -78,7 +78,10 @@ static void on_job(struct cluster *c, const struct event *event)
         return;
     }
     if (event->kind == EVENT_QUEUED) {
-        mixed_queued(c, job);
+        /* Else the node that it was on its way to has died. */
+        if (event->at == job->queued_at) {
+            mixed_queued(c, job);
+        }
     } else {
         request_route(c, job);
     }

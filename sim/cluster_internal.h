@@ -102,7 +102,8 @@ struct job {
     uint32_t rank;
     uint32_t intake; /* number, or HLG_NONE */
     bool queued;
-    uint64_t *names; /* co-located: of its pages, until it leaves */
+    hlg_time queued_at; /* co-located: of the EVENT_QUEUED that counts */
+    uint64_t *names;    /* co-located: of its pages, until it leaves */
     uint32_t names_max;
 };
 

@@ -933,6 +933,35 @@ static void requests_of_a_dead_colocated_node_go_elsewhere(void **state)
     sim_workload_fini(&w);
 }
 
+/* What was on its way to a node that dies is not handed to whoever comes next, or to nobody. */
+static void what_was_on_its_way_to_a_dead_node_never_comes(void **state)
+{
+    (void)state;
+    for (uint32_t nodes = 1; nodes <= 2; nodes++) {
+        struct sim_scenario s;
+        struct sim_workload w;
+        uint32_t moved = 0;
+
+        colocated(&s, nodes);
+        s.colocated.engine.dispatch_ns = 10 * MS;
+        s.faults[s.fault_count++] =
+            (struct sim_fault){.kind = SIM_FAULT_KILL, .at = 5 * MS, .node = 0};
+        s.faults[s.fault_count++] =
+            (struct sim_fault){.kind = SIM_FAULT_RESTART, .at = 50 * MS, .node = 0};
+        child_workload(&w, 8, MS, 100, 3);
+        struct child *child = run(&s, &w);
+        assert_all_done(child);
+        for (uint32_t i = 0; i < w.count; i++) {
+            const struct sim_record *r = &child->records[i];
+            assert_int_equal(r->at[SIM_REQUESTED] - r->at[SIM_SUBMITTED], 10 * MS);
+            moved += r->retries;
+        }
+        assert_true(moved > 0);
+        child_free(child);
+        sim_workload_fini(&w);
+    }
+}
+
 /* In this process, so that the sanitizers see all of it; checked at every step. */
 static void a_run_gives_back_what_it_took(void **state)
 {
@@ -985,6 +1014,7 @@ int main(void)
         cmocka_unit_test(a_colocated_node_does_both),
         cmocka_unit_test(colocated_clusters_work),
         cmocka_unit_test(requests_of_a_dead_colocated_node_go_elsewhere),
+        cmocka_unit_test(what_was_on_its_way_to_a_dead_node_never_comes),
         cmocka_unit_test(a_run_gives_back_what_it_took),
     };
 
