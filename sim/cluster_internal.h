@@ -36,6 +36,7 @@
 #define CLUSTER_DIAL_NS        (100 * HLG_NS_PER_MS)
 #define CLUSTER_TTL_NS         (600 * HLG_NS_PER_S) /* of a request, in a run with faults */
 #define CLUSTER_PROMPT_BYTES   16u
+#define CLUSTER_DAYS_MAX       100u /* of a run with a network: operation clocks and leases know no more */
 #define CLUSTER_SAMPLE_PACE_NS (10 * HLG_NS_PER_MS) /* at first */
 
 enum event_kind {

@@ -479,6 +479,35 @@ static void count_span(void *context, const struct sim_span *span)
     child->spans++;
 }
 
+/* The network's clocks do not go on for ever: a run that would is refused, or ends. */
+static void a_run_ends_after_a_hundred_days(void **state)
+{
+    const hlg_time day = 86400 * HLG_NS_PER_S;
+    struct sim_scenario s;
+    struct sim_workload w;
+
+    (void)state;
+    child_scenario(&s, 1);
+    child_workload(&w, 5, 30 * day, 100, 3);
+    struct child *child = child_run(&s, &w, NULL);
+    assert_int_equal(child->error, -HLG_EINVAL);
+    assert_non_null(strstr(child->text, "arrives after 120 days, and a run ends after 100: write"));
+    child_free(child);
+    sim_workload_fini(&w);
+
+    child_workload(&w, 4, 33 * day, 100, 3);
+    child = run(&s, &w);
+    assert_all_done(child);
+    child_free(child);
+    s.decode.engine.ingest_ns = 2 * day; /* the last one arrives on day 99 */
+    child = run(&s, &w);
+    assert_int_equal(child->records[2].outcome, SIM_DONE);
+    assert_int_equal(child->records[3].outcome, SIM_UNFINISHED);
+    assert_int_equal(child->run.end_ns, 100 * day);
+    child_free(child);
+    sim_workload_fini(&w);
+}
+
 static void an_interrupted_run_tells_what_is_known(void **state)
 {
     const struct sim_run_options options = {.progress = stop_soon, .span = count_span};
@@ -999,6 +1028,7 @@ int main(void)
         cmocka_unit_test(users_wait_for_their_answers),
         cmocka_unit_test(others_wait_for_the_warm_up),
         cmocka_unit_test(an_overloaded_run_ends),
+        cmocka_unit_test(a_run_ends_after_a_hundred_days),
         cmocka_unit_test(an_interrupted_run_tells_what_is_known),
         cmocka_unit_test(requests_of_a_dead_decode_node_go_elsewhere),
         cmocka_unit_test(requests_of_a_dead_prefill_node_go_elsewhere),
