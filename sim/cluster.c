@@ -1,6 +1,7 @@
 /* A run: set-up, the loop that interleaves the engines' events with the network's, the end. */
 #include "cluster_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,7 +79,10 @@ static void on_job(struct cluster *c, const struct event *event)
         return;
     }
     if (event->kind == EVENT_QUEUED) {
-        mixed_queued(c, job);
+        /* Else the node that it was on its way to has died. */
+        if (event->at == job->queued_at) {
+            mixed_queued(c, job);
+        }
     } else {
         request_route(c, job);
     }
@@ -207,9 +211,18 @@ static bool advance(struct cluster *c, hlg_time stop)
     return true;
 }
 
+/* When it ends, done or not. */
+static hlg_time stop_of(const struct cluster *c)
+{
+    const hlg_time days = CLUSTER_DAYS_MAX * 86400 * HLG_NS_PER_S;
+    const hlg_time stop = c->scenario->measure.stop_ns;
+
+    return c->colocated ? stop : hlg_min_time(stop, days);
+}
+
 static void run_on(struct cluster *c)
 {
-    hlg_time stop = c->scenario->measure.stop_ns;
+    const hlg_time stop = stop_of(c);
 
     while (c->finished < c->limit && report_progress(c)) {
         if (!advance(c, stop)) {
@@ -255,9 +268,18 @@ static int take_memory(struct cluster *c, char *text, size_t capacity)
 static int check_input(const struct cluster *c, char *text, size_t capacity)
 {
     const struct sim_scenario *s = c->scenario;
+    const hlg_time stop = stop_of(c);
+    const hlg_time last = c->limit == 0 ? 0 : c->workload->requests[c->limit - 1].arrival_ns;
 
     if (c->limit == 0) {
         (void)snprintf(text, capacity, "the workload has no requests: write at least one");
+        return -HLG_EINVAL;
+    }
+    if (stop < s->measure.stop_ns && c->workload->users == 0 && last >= stop) {
+        (void)snprintf(text, capacity,
+                       "traffic: the last request arrives after %" PRIu64
+                       " days, and a run ends after %u: write a higher rate, or fewer requests",
+                       (uint64_t)(last / (86400 * HLG_NS_PER_S)), CLUSTER_DAYS_MAX);
         return -HLG_EINVAL;
     }
     for (uint32_t i = 0; i < s->fault_count; i++) {

@@ -36,6 +36,7 @@
 #define CLUSTER_DIAL_NS        (100 * HLG_NS_PER_MS)
 #define CLUSTER_TTL_NS         (600 * HLG_NS_PER_S) /* of a request, in a run with faults */
 #define CLUSTER_PROMPT_BYTES   16u
+#define CLUSTER_DAYS_MAX       100u /* of a run with a network: operation clocks and leases know no more */
 #define CLUSTER_SAMPLE_PACE_NS (10 * HLG_NS_PER_MS) /* at first */
 
 enum event_kind {
@@ -102,7 +103,8 @@ struct job {
     uint32_t rank;
     uint32_t intake; /* number, or HLG_NONE */
     bool queued;
-    uint64_t *names; /* co-located: of its pages, until it leaves */
+    hlg_time queued_at; /* co-located: of the EVENT_QUEUED that counts */
+    uint64_t *names;    /* co-located: of its pages, until it leaves */
     uint32_t names_max;
 };
 

@@ -87,6 +87,7 @@ void request_arrive(struct cluster *c, uint32_t request)
     job->rank = 0;
     job->intake = HLG_NONE;
     job->queued = false;
+    job->queued_at = HLG_TIME_NEVER;
     sample_open(c);
     c->open++;
     if (c->workload->users == 0) {
@@ -151,6 +152,7 @@ static void leave(struct cluster *c, struct job *job)
                         -((int64_t)job->tokens + job->output));
         job->node = HLG_NONE;
     }
+    job->queued_at = HLG_TIME_NEVER;
 }
 
 /* Of an attempt that is over: the next one makes its own times. */

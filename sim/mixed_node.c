@@ -120,7 +120,8 @@ static void enter(struct cluster *c, struct job *job)
 {
     c->nodes[job->node].mixed.open++;
     cluster_stamp(c, job, SIM_SUBMITTED, c->now);
-    heap_put(c, (struct event){.at = hlg_time_after(c->now, scenario_of(c)->engine.dispatch_ns),
+    job->queued_at = hlg_time_after(c->now, scenario_of(c)->engine.dispatch_ns);
+    heap_put(c, (struct event){.at = job->queued_at,
                                .kind = EVENT_QUEUED,
                                .index = job->item.number,
                                .serial = job->item.serial});
@@ -220,6 +221,8 @@ void mixed_queued(struct cluster *c, struct job *job)
     struct node *n = &c->nodes[job->node];
     uint32_t names = keep_names(c, job);
 
+    HLG_ASSERT(n->alive);
+    job->queued_at = HLG_TIME_NEVER;
     cluster_stamp(c, job, SIM_REQUESTED, c->now);
     int error = sim_mixed_submit(n->mixed.mixed, c->now, job->rank, job->item.number, job->request,
                                  job->tokens, job->output, job->names, names);

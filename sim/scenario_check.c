@@ -15,6 +15,7 @@
 
 #define SENTENCE_BYTES 512u
 #define SLICES_MAX     (1u << 18)
+#define BANDWIDTH_MIN  10.0 /* bytes/s of a slow NIC: the network wants one at least */
 
 struct check {
     const struct sim_scenario *scenario;
@@ -253,6 +254,13 @@ static int check_fault(const struct check *check, uint32_t index)
     (void)snprintf(key, sizeof key, "faults.%" PRIu32 ".factor", index);
     if (fault->kind == SIM_FAULT_SLOW && fault->factor == 0) {
         return refuse(check, key, "0: write more than 0, or kind: link");
+    }
+    const double bandwidth =
+        scenario->network.nic.bandwidth * (1 - (double)scenario->network.nic.background_ppm / 1e6);
+    if (fault->kind == SIM_FAULT_SLOW && fault->factor * bandwidth < BANDWIDTH_MIN) {
+        return refuse(check, key,
+                      "%g: leaves a NIC %g bytes/s; write a larger share, or kind: link",
+                      fault->factor, fault->factor * bandwidth);
     }
     if (fault->kind == SIM_FAULT_LINK && fault->factor != 0 && fault->factor != 1) {
         return refuse(check, key, "%g: a link is down, 0, or up again, 1", fault->factor);

@@ -12,6 +12,8 @@ static const char *const arrangement_words[] = {"HND", "NHD", NULL};
 static const char *const policy_words[] = {"reserve", "grow", NULL};
 static const char *const routing_words[] = {"round-robin", "random", "least-loaded", "prefix",
                                             NULL};
+/* Decode nodes keep no prompts: no prefix is there to go by. */
+static const char *const decode_routing_words[] = {"round-robin", "random", "least-loaded", NULL};
 static const char *const source_words[] = {"drawn", "trace", "servegen", NULL};
 static const char *const arrivals_words[] = {"poisson", "gamma", "fixed", "bursts", "closed", NULL};
 static const char *const lengths_words[] = {"fixed", "uniform", "lognormal", "empirical", NULL};
@@ -251,7 +253,8 @@ const struct sim_key sim_keys[] = {
 
     WORD("routing.prefill", prefill_routing, routing_words,
          COMMENT("round-robin, random, least-loaded, prefix; of colocated nodes too")),
-    WORD("routing.decode", decode_routing, routing_words, COMMENT("likewise")),
+    WORD("routing.decode", decode_routing, decode_routing_words,
+         COMMENT("likewise, but for prefix: decode nodes keep no prompts")),
     REAL("routing.load_weight", routing_load_weight, SIM_UNIT_NONE, 0, 1e9,
          COMMENT("prefix: cached tokens less so many times the open ones")),
 

@@ -479,6 +479,35 @@ static void count_span(void *context, const struct sim_span *span)
     child->spans++;
 }
 
+/* The network's clocks do not go on for ever: a run that would is refused, or ends. */
+static void a_run_ends_after_a_hundred_days(void **state)
+{
+    const hlg_time day = 86400 * HLG_NS_PER_S;
+    struct sim_scenario s;
+    struct sim_workload w;
+
+    (void)state;
+    child_scenario(&s, 1);
+    child_workload(&w, 5, 30 * day, 100, 3);
+    struct child *child = child_run(&s, &w, NULL);
+    assert_int_equal(child->error, -HLG_EINVAL);
+    assert_non_null(strstr(child->text, "arrives after 120 days, and a run ends after 100: write"));
+    child_free(child);
+    sim_workload_fini(&w);
+
+    child_workload(&w, 4, 33 * day, 100, 3);
+    child = run(&s, &w);
+    assert_all_done(child);
+    child_free(child);
+    s.decode.engine.ingest_ns = 2 * day; /* the last one arrives on day 99 */
+    child = run(&s, &w);
+    assert_int_equal(child->records[2].outcome, SIM_DONE);
+    assert_int_equal(child->records[3].outcome, SIM_UNFINISHED);
+    assert_int_equal(child->run.end_ns, 100 * day);
+    child_free(child);
+    sim_workload_fini(&w);
+}
+
 static void an_interrupted_run_tells_what_is_known(void **state)
 {
     const struct sim_run_options options = {.progress = stop_soon, .span = count_span};
@@ -933,6 +962,35 @@ static void requests_of_a_dead_colocated_node_go_elsewhere(void **state)
     sim_workload_fini(&w);
 }
 
+/* What was on its way to a node that dies is not handed to whoever comes next, or to nobody. */
+static void what_was_on_its_way_to_a_dead_node_never_comes(void **state)
+{
+    (void)state;
+    for (uint32_t nodes = 1; nodes <= 2; nodes++) {
+        struct sim_scenario s;
+        struct sim_workload w;
+        uint32_t moved = 0;
+
+        colocated(&s, nodes);
+        s.colocated.engine.dispatch_ns = 10 * MS;
+        s.faults[s.fault_count++] =
+            (struct sim_fault){.kind = SIM_FAULT_KILL, .at = 5 * MS, .node = 0};
+        s.faults[s.fault_count++] =
+            (struct sim_fault){.kind = SIM_FAULT_RESTART, .at = 50 * MS, .node = 0};
+        child_workload(&w, 8, MS, 100, 3);
+        struct child *child = run(&s, &w);
+        assert_all_done(child);
+        for (uint32_t i = 0; i < w.count; i++) {
+            const struct sim_record *r = &child->records[i];
+            assert_int_equal(r->at[SIM_REQUESTED] - r->at[SIM_SUBMITTED], 10 * MS);
+            moved += r->retries;
+        }
+        assert_true(moved > 0);
+        child_free(child);
+        sim_workload_fini(&w);
+    }
+}
+
 /* In this process, so that the sanitizers see all of it; checked at every step. */
 static void a_run_gives_back_what_it_took(void **state)
 {
@@ -970,6 +1028,7 @@ int main(void)
         cmocka_unit_test(users_wait_for_their_answers),
         cmocka_unit_test(others_wait_for_the_warm_up),
         cmocka_unit_test(an_overloaded_run_ends),
+        cmocka_unit_test(a_run_ends_after_a_hundred_days),
         cmocka_unit_test(an_interrupted_run_tells_what_is_known),
         cmocka_unit_test(requests_of_a_dead_decode_node_go_elsewhere),
         cmocka_unit_test(requests_of_a_dead_prefill_node_go_elsewhere),
@@ -985,6 +1044,7 @@ int main(void)
         cmocka_unit_test(a_colocated_node_does_both),
         cmocka_unit_test(colocated_clusters_work),
         cmocka_unit_test(requests_of_a_dead_colocated_node_go_elsewhere),
+        cmocka_unit_test(what_was_on_its_way_to_a_dead_node_never_comes),
         cmocka_unit_test(a_run_gives_back_what_it_took),
     };
 

@@ -54,6 +54,19 @@ static void draw_engines(struct hlg_rng *rng, struct sim_scenario *s)
     s->colocated.engine.requests_max = 1 + draw(rng, 20);
 }
 
+/* From nothing to longer than what a fault waits for. */
+static void draw_hops(struct hlg_rng *rng, struct sim_scenario *s)
+{
+    static const hlg_time hops_ns[] = {0, 1000, HLG_NS_PER_MS, 50 * HLG_NS_PER_MS};
+    struct sim_engine *const engines[] = {&s->prefill.engine, &s->decode.engine,
+                                          &s->colocated.engine};
+
+    for (uint32_t i = 0; i < 3; i++) {
+        engines[i]->ingest_ns = hops_ns[draw(rng, 4)];
+        engines[i]->dispatch_ns = hops_ns[draw(rng, 4)];
+    }
+}
+
 static void draw_policies(struct hlg_rng *rng, struct sim_scenario *s)
 {
     s->prefill.forwards = 1 + draw(rng, 2);
@@ -148,6 +161,7 @@ static void play(uint64_t seed)
     child_scenario(&s, 1);
     s.serving = chance(&rng, 4) ? SIM_SERVING_COLOCATED : SIM_SERVING_DISAGGREGATED;
     draw_engines(&rng, &s);
+    draw_hops(&rng, &s);
     draw_policies(&rng, &s);
     draw_network(&rng, &s);
     if (!chance(&rng, 3)) {

@@ -362,6 +362,8 @@ static void overrides_are_applied_last_and_in_order(void **state)
         {"routing.x=1", "-s: unknown key 'routing.x'; valid keys: routing.prefill, routing.decode, "
                         "routing.load_weight"},
         {"decode.nodes=x", "-s: decode.nodes: 'x': write a whole number, 1 to 2048"},
+        {"routing.decode=prefix",
+         "-s: routing.decode: 'prefix': write round-robin, random or least-loaded"},
         {"faults.9.at=1s", "-s: faults.9.at: '1s': write faults.N.kind, .at, .role, .node, .nic or "
                            ".factor, N one of the scenario's or the next; or faults=[]"},
         {"extends=x.yaml", "-s: extends: 'x.yaml': it belongs into a file"},
@@ -488,6 +490,8 @@ static void what_cannot_be_run_is_refused(void **state)
         {{"faults.0.kind=slow", "faults.0.nic=8", "faults.0.factor=0.5"},
          "faults.0.nic: 8: a node has NICs 0 to 7"},
         {{"faults.0.kind=slow"}, "faults.0.factor: 0: write more than 0, or kind: link"},
+        {{"faults.0.kind=slow", "faults.0.factor=1e-12"},
+         "faults.0.factor: 1e-12: leaves a NIC 0.0"},
         {{"faults.0.kind=link", "faults.0.factor=0.5"}, "faults.0.factor: 0.5: a link is down, 0"},
         {{"traffic.prompt.tokens=170000"}, "and model.max_context is 163840; write shorter ones"},
         {{"decode.kv_tokens=4500"},
