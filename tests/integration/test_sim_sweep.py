@@ -110,13 +110,38 @@ class Sweep(Case):
         self.assertFalse(list((self.directory / "out").glob("*.part")))
 
     def test_bad_points_are_rows(self):
-        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "decode.gpu=H200,H100,none", "--out", "o")
-        self.assertIn("3 points, 3 run now, 0 kept; 2 refused, 0 failed", result.stdout)
+        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "decode.gpu=H200,H100", "--out", "o")
+        self.assertIn("2 points, 2 run now, 0 kept; 1 refused, 0 failed", result.stdout)
         rows = self.rows("o")
-        self.assertEqual([row["status"] for row in rows], ["done", "refused", "refused"])
+        self.assertEqual([row["status"] for row in rows], ["done", "refused"])
         self.assertIn("GiB", rows[1]["sentence"])
-        self.assertIn("'none'", rows[2]["sentence"])
         self.assertEqual(rows[1]["ttft_p50_ms"], "nan")
+
+    def test_what_cannot_be_read_is_refused_before_anything_runs(self):
+        for axis, part in (
+            ("decode.gpu=H200,none", "-g: decode.gpu: 'none'"),
+            ("seed=1,two", "-g: seed: 'two': write a whole number"),
+            ("decode.nodez=1,2", "'decode.nodez'"),
+            ("decode.nodes=1,0", "-g: decode.nodes: '0': write a whole number, 1 to"),
+        ):
+            result = self.sim("sweep", "s.yaml", "-g", axis, "--out", "o", status=2)
+            self.assertIn(part, result.stderr)
+            self.assertEqual(result.stderr.count("\n"), 1)
+            self.assertFalse((self.directory / "o").exists())
+        result = self.sim("sweep", "s.yaml", "-s", "seed=x", "-g", "decode.nodes=1,2", "--out", "o", status=2)
+        self.assertIn("-s: seed: 'x'", result.stderr)
+
+    def test_points_that_repeat_are_said(self):
+        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "seed=1,2,1", "-g", "decode.nodes=1,1", "--out", "o")
+        self.assertIn("note: 4 of 6 points repeat another; point 1 is the same as 0\n", result.stderr)
+        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "seed=1,2", "--out", "o")
+        self.assertNotIn("note", result.stderr)
+
+    def test_when_no_point_can_be_run_that_is_the_end(self):
+        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "decode.gpu=H100", "-g", "seed=1,2", "--out", "o", status=3)
+        self.assertIn("no point can be run; the first: ", result.stderr)
+        self.assertIn("GiB", result.stderr)
+        self.assertEqual([row["status"] for row in self.rows("o")], ["refused", "refused"])
 
     def test_nothing_measured_is_said(self):
         self.sim("sweep", "s.yaml", "--quiet", "-g", "measure.warmup=0s,1h", "--out", "o")
