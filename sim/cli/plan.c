@@ -293,6 +293,7 @@ int command_plan(int argc, char **argv)
         (void)options_error(argv[0], "%s", text);
     } else {
         status = simulate(argv[0], plan);
+        plan->interrupted = status == CLI_INTERRUPTED;
         plan_choose(plan);
         status = tell(argv[0], plan, status);
     }

@@ -356,6 +356,33 @@ class Plan(Case):
         simulated = plan["rows"][0]["report"]["latency"]["ttft_ms"]["mean"]
         self.assertAlmostEqual(plan["base"]["unloaded_ttft_mean_ms"] / simulated, 1, delta=0.02)
 
+    def interrupt(self, sent, *words):
+        """After the first simulations, as `timeout` does: to the process, then at once to its group."""
+        plan = subprocess.Popen(
+            [HALAGE_SIM, "plan", "s.yaml", *words, "--json", "p.json"], cwd=self.directory,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )
+        children = pathlib.Path(f"/proc/{plan.pid}/task/{plan.pid}/children")
+        while plan.poll() is None and not children.read_text():
+            time.sleep(0.001)  # from its first simulation on it is told whenever the signal comes
+        plan.send_signal(sent)
+        os.killpg(plan.pid, sent)
+        out, errors = plan.communicate(timeout=60)
+        self.assertEqual(plan.returncode, 130, out + errors)
+        return out, json.loads(self.read("p.json"))
+
+    def test_interrupted_it_does_not_conclude(self):
+        for sent in signal.SIGTERM, signal.SIGINT:
+            for slo in "ttft=60s", "ttft=60s,tpot=9s":
+                out, plan = self.interrupt(sent, "--slo", slo, "--gpus", "96", "--requests", "4000", "--jobs", "2")
+                self.assertRegex(out, r"\nINTERRUPTED: \d+ of \d+ splits simulated; ")
+                self.assertNotIn("nothing is feasible", out)
+                self.assertNotIn("fewest GPUs:", out)
+                self.assertIs(plan["interrupted"], True)
+                self.assertFalse(list(self.directory.glob("*.part")))
+        self.plan("--slo", "ttft=9s", "--gpus", "16")
+        self.assertIs(json.loads(self.read("p.json"))["interrupted"], False)
+
     def test_bad_words_are_refused(self):
         for words, sentence in (
             (["--gpus", "32"], "--slo"),
