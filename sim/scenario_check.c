@@ -412,6 +412,23 @@ static int check_serving(const struct check *check, uint64_t kv_tokens[2])
     return result < 0 ? result : check_plan(check, kv_tokens);
 }
 
+static int check_pairs(const struct check *check)
+{
+    const struct sim_scenario *const scenario = check->scenario;
+    const uint32_t pairs = scenario->prefill.nodes * scenario->decode.nodes;
+
+    HLG_ASSERT(scenario->prefill.nodes <= SIM_NODES_MAX && scenario->decode.nodes <= SIM_NODES_MAX);
+    if (scenario->serving == SIM_SERVING_COLOCATED || scenario->fault_count == 0 ||
+        pairs <= SIM_FAULTY_PAIRS_MAX) {
+        return 0;
+    }
+    return refuse(check, "decode.nodes",
+                  "%" PRIu32 ", with %" PRIu32
+                  " prefill nodes: write at most %u pairs of nodes where "
+                  "there are faults",
+                  scenario->decode.nodes, scenario->prefill.nodes, SIM_FAULTY_PAIRS_MAX);
+}
+
 int sim_scenario_check(const struct sim_scenario *scenario, uint64_t kv_tokens[2], char *text,
                        size_t capacity)
 {
@@ -425,6 +442,9 @@ int sim_scenario_check(const struct sim_scenario *scenario, uint64_t kv_tokens[2
     if (result == 0 && scenario->serving == SIM_SERVING_DISAGGREGATED &&
         sim_nic_check(&scenario->network.nic, sentence, sizeof sentence) < 0) {
         result = refuse(&check, "network", "%s", sentence);
+    }
+    if (result == 0) {
+        result = check_pairs(&check);
     }
     if (result == 0) {
         result = check_serving(&check, tokens);
