@@ -150,6 +150,14 @@ static int run(const char *program, const struct request *request, struct execut
     if ((status == CLI_DONE || status == CLI_INTERRUPTED) && !tell(program, request, execution)) {
         return CLI_FAILED;
     }
+    if (status == CLI_DONE && execution->metrics.requests == 0) {
+        (void)options_error(program,
+                            "%s: nothing was measured: no request arrived between the "
+                            "warm-up and the end; lower measure.warmup, or raise "
+                            "measure.stop or measure.window",
+                            request->scenario.path);
+        return CLI_FAILED;
+    }
     return status;
 }
 

@@ -147,9 +147,21 @@ class Sweep(Case):
         self.sim("sweep", "s.yaml", "--quiet", "-g", "measure.warmup=0s,1h", "--out", "o")
         rows = self.rows("o")
         self.assertEqual([row["status"] for row in rows], ["done", "refused"])
-        self.assertIn("no request is measured", rows[1]["sentence"])
-        result = self.sim("run", "s.yaml", "--quiet", "-s", "measure.warmup=1h")
+        self.assertIn("measure.warmup: nothing would be measured", rows[1]["sentence"])
+        for words, key in ((["-s", "measure.warmup=1h"], "measure.warmup: "),
+                           (["-s", "measure.stop=1ms"], "measure.stop: "),
+                           (["-s", "measure.window=1ms"], "measure.window: "),
+                           (["-s", "measure.stop=1s", "-s", "measure.warmup_requests=50"], "measure.stop: ")):
+            for command in "run", "check":
+                result = self.sim(command, "s.yaml", *words, status=2)
+                self.assertIn(key + "nothing would be measured: ", result.stderr)
+                self.assertEqual((result.stderr.count("\n"), result.stdout), (1, ""))
+
+    def test_nothing_measured_that_only_the_run_can_know_is_said_too(self):
+        closed = ("-s", "traffic.arrivals.kind=closed", "-s", "traffic.arrivals.users=2", "-s", "measure.warmup=1h")
+        result = self.sim("run", "s.yaml", "--quiet", *closed, status=1)
         self.assertIn("NOTHING     was measured", result.stdout)
+        self.assertIn("nothing was measured: ", result.stderr)
 
     def test_the_scenario_has_a_grid(self):
         self.sim("sweep", "s.yaml", "--quiet", "--out", "o", "--json", "copy.json")
