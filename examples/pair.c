@@ -85,7 +85,7 @@ static struct hlg_messenger *open_messenger(enum hlg_role role)
 
 static void close_messenger(struct hlg_messenger *m)
 {
-    hlg_messenger_destroy(m);
+    (void)hlg_messenger_destroy(m);
     hlg_ofi_close(fabric);
     free(memory);
 }

@@ -3,6 +3,7 @@
 #include "cluster_internal.h"
 
 #include <halage/places.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -107,7 +108,14 @@ static int open_network(struct cluster *c, char *text, size_t capacity)
     config.piece_bytes_max = UINT32_MAX;
     config.stall_ns = c->faulty ? 2 * HLG_NS_PER_S : HLG_TIME_NEVER / 2048;
     int error = hlg_simgrid_create(&config, &c->net, sentence, sizeof sentence);
-    if (error != 0) {
+    if (error == -HLG_ENOMEM) {
+        (void)snprintf(text, capacity,
+                       "prefill.nodes, decode.nodes: %" PRIu32 ", %" PRIu32
+                       ": the connections of each with each take more memory than there is; write "
+                       "fewer nodes",
+                       c->prefills, c->decodes);
+        error = -HLG_EINVAL;
+    } else if (error != 0) {
         (void)snprintf(text, capacity, "network: %s", sentence);
     }
     free(nodes);

@@ -24,6 +24,12 @@ static const char *const colours[] = {
 };
 #define COLOURS (sizeof colours / sizeof colours[0])
 
+const char *const sim_plot_run_files[] = {
+    "latency.tsv", "latency.gp", "latency.svg", "latency.png", "series.tsv",
+    "series.gp",   "series.svg", "series.png",  NULL,
+};
+const char *const sim_plot_sweep_files[] = {"sweep.gp", "sweep.svg", "sweep.png", NULL};
+
 struct script {
     const char *name; /* sweep, latency, series: of script and pictures */
     void (*body)(FILE *file, const void *context);

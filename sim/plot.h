@@ -18,6 +18,10 @@
  */
 int sim_plot_sweep(const char *folder, const struct sim_sweep *grid, char *text, size_t capacity);
 
+/* What sim_plot_run() writes, and sim_plot_sweep(); NULL-terminated. */
+extern const char *const sim_plot_run_files[];
+extern const char *const sim_plot_sweep_files[];
+
 /*
  * Of one run: latency.tsv, its distribution functions, and series.tsv, its use of nodes and NICs over
  * time, with a script and two pictures each. The folder is made if it is not there. Returns as above, or

@@ -1,8 +1,7 @@
 /*
  * What a run is told as: text for people, JSON, CSV (one row a request), TSV of the series, Perfetto's
  * trace format, and one request's life. Every output carries version, scenario digest, calibration and
- * what is extrapolated. Equal runs, equal bytes. Files are written whole under another name and renamed
- * into place.
+ * what is extrapolated. Equal runs, equal bytes. Files: see output.h.
  */
 #ifndef HALAGE_SIM_REPORT_H
 #define HALAGE_SIM_REPORT_H
@@ -65,8 +64,8 @@ int sim_trace_close(struct sim_trace *trace, const struct sim_run *run, char *te
 void sim_trace_abandon(struct sim_trace *trace);
 
 /*
- * Write to `path` through a temporary file beside it; "-" is stdout. `write` returns 0 or an error,
- * which is handed on; then nothing is left and `path` is as before. Returns 0, or -HLG_EIO with a
+ * Write to `path` as output.h says; "-" is stdout. `write` returns 0 or an error,
+ * which is handed on; then a regular file is as before. Returns 0, or -HLG_EIO with a
  * sentence in `text` [capacity].
  */
 int sim_report_file(const char *path, int (*write)(FILE *file, void *context), void *context,

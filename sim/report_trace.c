@@ -1,20 +1,16 @@
-#define _GNU_SOURCE
-
+#include "output.h"
 #include "report.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define TRACK_REQUESTS 2u /* and all above */
 
 struct sim_trace {
     const struct sim_scenario *scenario;
-    char path[SIM_PATH_MAX];
-    char temporary[SIM_PATH_MAX + 32];
-    FILE *file;
+    struct sim_output output;
+    FILE *file; /* of `output` */
     uint32_t nodes;
     uint32_t *tracks;       /* [nodes] named so far, of each */
     struct sim_span *spans; /* [span_count] of requests: they get their lanes at the end */
@@ -22,13 +18,6 @@ struct sim_trace {
     size_t span_capacity;
     bool no_memory;
 };
-
-static int fail(const char *path, const char *what, char *text, size_t capacity)
-{
-    (void)snprintf(text, capacity, "%s: cannot %s: %s; give another file", path, what,
-                   strerror(errno));
-    return -HLG_EIO;
-}
 
 static void node_name(const struct sim_scenario *scenario, uint32_t node, char *text,
                       size_t capacity)
@@ -66,18 +55,12 @@ int sim_trace_open(const char *path, const struct sim_scenario *scenario, struct
     }
     t->scenario = scenario;
     t->nodes = nodes;
-    if (strlen(path) >= sizeof t->path) {
-        errno = ENAMETOOLONG;
+    const int error = sim_output_open(path, &t->output, text, capacity);
+    if (error != 0) {
         free_trace(t);
-        return fail(path, "create", text, capacity);
+        return error;
     }
-    (void)snprintf(t->path, sizeof t->path, "%s", path);
-    (void)snprintf(t->temporary, sizeof t->temporary, "%s.%ld.part", path, (long)getpid());
-    t->file = fopen(t->temporary, "we");
-    if (t->file == NULL) {
-        free_trace(t);
-        return fail(path, "create", text, capacity);
-    }
+    t->file = t->output.file;
     (void)fputs("{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n", t->file);
     for (uint32_t i = 0; i < nodes; i++) {
         char name[32];
@@ -286,18 +269,15 @@ static void trailer(struct sim_trace *trace, const struct sim_run *run)
 int sim_trace_close(struct sim_trace *trace, const struct sim_run *run, char *text, size_t capacity)
 {
     int error = 0;
-    const bool memory = !trace->no_memory && write_requests(trace);
 
-    trailer(trace, run);
-    errno = memory ? errno : ENOMEM;
-    const bool written = memory && ferror(trace->file) == 0 && fflush(trace->file) == 0;
-    if (fclose(trace->file) != 0 || !written) {
-        error = fail(trace->path, "write", text, capacity);
-    } else if (rename(trace->temporary, trace->path) != 0) {
-        error = fail(trace->path, "rename into place", text, capacity);
-    }
-    if (error != 0) {
-        (void)unlink(trace->temporary);
+    if (trace->no_memory || !write_requests(trace)) {
+        (void)snprintf(text, capacity, "%s: no memory for the trace; run fewer requests",
+                       trace->output.target);
+        sim_output_abandon(&trace->output);
+        error = -HLG_EIO;
+    } else {
+        trailer(trace, run);
+        error = sim_output_close(&trace->output, text, capacity);
     }
     free_trace(trace);
     return error;
@@ -305,7 +285,6 @@ int sim_trace_close(struct sim_trace *trace, const struct sim_run *run, char *te
 
 void sim_trace_abandon(struct sim_trace *trace)
 {
-    (void)fclose(trace->file);
-    (void)unlink(trace->temporary);
+    sim_output_abandon(&trace->output);
     free_trace(trace);
 }

@@ -20,6 +20,9 @@
 #define SIM_PATH_MAX   512u
 #define SIM_GPUS_MAX   64u   /* of a node */
 #define SIM_NODES_MAX  2048u /* of a cluster */
+/* Prefill nodes times decode nodes where there are faults: sessions that were ended keep their places, so
+ * that fewer can be counted in 32 bits. */
+#define SIM_FAULTY_PAIRS_MAX (1u << 20)
 
 enum sim_serving {
     SIM_SERVING_DISAGGREGATED, /* prefill and decode nodes, KV over the network */

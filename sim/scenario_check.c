@@ -356,6 +356,44 @@ static int check_warmup(const struct check *check, uint32_t count)
                   warmup, count);
 }
 
+static bool measures_by_time(const struct sim_measure *measure)
+{
+    return measure->warmup_ns != 0 || measure->window_ns != HLG_TIME_NEVER ||
+           measure->stop_ns != HLG_TIME_NEVER;
+}
+
+/* Of an open loop it is known before the run when its requests arrive. Where users, or the end of the
+ * warm-up, decide that, the run tells. */
+static int check_measured(const struct check *check, const struct sim_workload *workload)
+{
+    const struct sim_measure *const measure = &check->scenario->measure;
+    const hlg_time limit =
+        hlg_min_time(hlg_time_after(measure->warmup_ns, measure->window_ns), measure->stop_ns);
+    hlg_time first = HLG_TIME_NEVER;
+    hlg_time last = 0;
+
+    if (workload->users != 0 || measure->drain_warmup || !measures_by_time(measure)) {
+        return 0;
+    }
+    for (uint32_t i = measure->warmup_requests; i < workload->count; i++) {
+        const hlg_time at = workload->requests[i].arrival_ns;
+        if (at >= measure->warmup_ns && at < limit) {
+            return 0;
+        }
+        first = hlg_min_time(first, at);
+        last = at > last ? at : last;
+    }
+    const char *const key = last < measure->warmup_ns   ? "measure.warmup"
+                            : measure->stop_ns <= limit ? "measure.stop"
+                                                        : "measure.window";
+    return refuse(check, key,
+                  "nothing would be measured: after the first %" PRIu32
+                  " requests (measure.warmup_requests) they arrive from %.6g s to %.6g s, and "
+                  "measured is from %.6g s to %.6g s; ask for more requests, or change it",
+                  measure->warmup_requests, (double)first / 1e9, (double)last / 1e9,
+                  (double)measure->warmup_ns / 1e9, (double)limit / 1e9);
+}
+
 /* First by the distributions' bounds, which cost nothing; then, where these are too long, by what is
  * drawn. */
 static int check_traffic(const struct check *check, const uint64_t kv_tokens[2])
@@ -380,10 +418,12 @@ static int check_traffic(const struct check *check, const uint64_t kv_tokens[2])
         bound_lengths(&drawn->prompt, &longest.prompt);
         bound_lengths(&drawn->output, &output);
         longest.both = (uint64_t)longest.prompt + output;
-        if (check_longest(check, &longest, kv_tokens) == 0) {
+        const bool fits = check_longest(check, &longest, kv_tokens) == 0;
+        if (fits && !measures_by_time(&scenario->measure)) {
             return 0;
         }
-        if (drawn->prompt.kind == SIM_LENGTHS_FIXED && drawn->output.kind == SIM_LENGTHS_FIXED) {
+        if (!fits && drawn->prompt.kind == SIM_LENGTHS_FIXED &&
+            drawn->output.kind == SIM_LENGTHS_FIXED) {
             return -HLG_EINVAL;
         }
     }
@@ -392,9 +432,10 @@ static int check_traffic(const struct check *check, const uint64_t kv_tokens[2])
         return result;
     }
     measure(&workload, &longest);
-    const uint32_t count = workload.count;
+    const bool good =
+        check_warmup(check, workload.count) == 0 && check_measured(check, &workload) == 0;
     sim_workload_fini(&workload);
-    return check_warmup(check, count) < 0 ? -HLG_EINVAL : check_longest(check, &longest, kv_tokens);
+    return good ? check_longest(check, &longest, kv_tokens) : -HLG_EINVAL;
 }
 
 static int check_serving(const struct check *check, uint64_t kv_tokens[2])
@@ -420,6 +461,23 @@ static int check_serving(const struct check *check, uint64_t kv_tokens[2])
     return result < 0 ? result : check_plan(check, kv_tokens);
 }
 
+static int check_pairs(const struct check *check)
+{
+    const struct sim_scenario *const scenario = check->scenario;
+    const uint32_t pairs = scenario->prefill.nodes * scenario->decode.nodes;
+
+    HLG_ASSERT(scenario->prefill.nodes <= SIM_NODES_MAX && scenario->decode.nodes <= SIM_NODES_MAX);
+    if (scenario->serving == SIM_SERVING_COLOCATED || scenario->fault_count == 0 ||
+        pairs <= SIM_FAULTY_PAIRS_MAX) {
+        return 0;
+    }
+    return refuse(check, "decode.nodes",
+                  "%" PRIu32 ", with %" PRIu32
+                  " prefill nodes: write at most %u pairs of nodes where "
+                  "there are faults",
+                  scenario->decode.nodes, scenario->prefill.nodes, SIM_FAULTY_PAIRS_MAX);
+}
+
 int sim_scenario_check(const struct sim_scenario *scenario, uint64_t kv_tokens[2], char *text,
                        size_t capacity)
 {
@@ -433,6 +491,9 @@ int sim_scenario_check(const struct sim_scenario *scenario, uint64_t kv_tokens[2
     if (result == 0 && scenario->serving == SIM_SERVING_DISAGGREGATED &&
         sim_nic_check(&scenario->network.nic, sentence, sizeof sentence) < 0) {
         result = refuse(&check, "network", "%s", sentence);
+    }
+    if (result == 0) {
+        result = check_pairs(&check);
     }
     if (result == 0) {
         result = check_serving(&check, tokens);

@@ -45,7 +45,7 @@ static json_t *run(const struct sim_scenario *scenario, const struct sim_workloa
     const int error = sim_run(scenario, workload, &options, result, sentence, sizeof sentence);
     json_t *json = NULL;
     if (error != 0) {
-        json = told("failed", sentence, digest, NULL);
+        json = told(error == -HLG_EINVAL ? "refused" : "failed", sentence, digest, NULL);
     } else {
         /* What ran is what was asked for. */
         HLG_ASSERT(result->node_count == nodes_of(scenario));

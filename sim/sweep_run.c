@@ -224,6 +224,10 @@ static int merge(struct state *state)
         state->totals->missing += result == NULL;
         if (result != NULL) {
             count(state->totals, json_string_value(json_object_get(result, "status")));
+            if (state->totals->refused == 1 && state->totals->first[0] == '\0') {
+                (void)snprintf(state->totals->first, sizeof state->totals->first, "%s",
+                               json_string_value(json_object_get(result, "sentence")));
+            }
             error = sim_sweep_table_add(table, i, state->digests[i], result);
         }
         json_decref(result);

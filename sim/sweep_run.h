@@ -23,6 +23,7 @@ struct sim_sweep_totals {
     uint32_t refused; /* results that say why the point cannot be run */
     uint32_t broken;  /* results that failed to run, or crashed */
     uint32_t missing; /* have no result yet; 0: the merged files were written */
+    char first[512];  /* why the first refused one cannot be run, in the grid's order */
 };
 
 struct sim_sweep_run {

@@ -66,7 +66,7 @@ struct hlg_messenger_config {
 
     /* File that the machine's events and actions are recorded to, for `halage trace` (see trace.h): made
        anew by create, whole when destroy returned; NULL: none. Holds prompts. Costs the core thread a
-       write(2) an event; a full disk ends the recording alone, and destroy logs that. */
+       write(2) an event; a full disk ends the recording alone: destroy logs and returns that. */
     const char *record;
 };
 
@@ -115,8 +115,10 @@ int hlg_messenger_start(struct hlg_messenger *m);
 
 /* Ends all sessions (BYE), stops the threads, frees everything. Bounded in time; takes NULL, and a
  * messenger that was never started. No other call may run or follow. In a forked child: frees nothing
- * that the parent uses. */
-void hlg_messenger_destroy(struct hlg_messenger *m);
+ * that the parent uses.
+ *
+ * Returns 0, or -HLG_EIO when `record` was given and some of it could not be written. */
+int hlg_messenger_destroy(struct hlg_messenger *m);
 
 /* Sentence on the last failed call that is marked "before start", or on start itself. */
 const char *hlg_messenger_error(const struct hlg_messenger *m);

@@ -38,7 +38,7 @@ struct hlg_trace;
 int hlg_trace_create(const char *path, struct hlg_trace **trace, char *error, size_t error_bytes);
 
 /* Writes END, closes the file, frees all. Returns 0, or -HLG_EIO when some of the log could not be
- * written (disk full): what is there is then cut short. NULL is allowed: 0. */
+ * written (disk full; errno says why): what is there is then cut short. NULL is allowed: 0. */
 int hlg_trace_destroy(struct hlg_trace *trace);
 
 /* The head: once, first. The config is that of the machine of this role, the other is NULL. */

@@ -1,5 +1,6 @@
 /* `halage-sim check`: whether scenarios can be run, before they are. */
 #include "command.h"
+#include "output.h"
 #include "report.h"
 
 #include <inttypes.h>
@@ -10,6 +11,8 @@
 
 #define POINTS_MAX 2000u /* of a sweep that are all looked at */
 #define NOTES_MAX  5u
+#define MANY_PAIRS 65536u
+#define PAIR_KIB   42u
 
 struct request {
     const char *files[COMMAND_OVERRIDES_MAX];
@@ -67,6 +70,20 @@ static void print_engine(FILE *out, const char *name, uint32_t nodes,
                   engine->kv_tokens != 0 ? "given, not computed: " : "", kv_tokens);
 }
 
+/* Measured with R1, folded: 42 KiB at 256 x 256 and at 384 x 384 nodes. */
+static void print_memory(FILE *out, const struct sim_scenario *scenario)
+{
+    const uint64_t pairs = (uint64_t)scenario->prefill.nodes * scenario->decode.nodes;
+
+    if (scenario->serving == SIM_SERVING_DISAGGREGATED && pairs >= MANY_PAIRS) {
+        (void)fprintf(out,
+                      "  note: connections of %" PRIu32 " x %" PRIu32
+                      " nodes take some %.0f GiB of memory to run\n",
+                      scenario->prefill.nodes, scenario->decode.nodes,
+                      (double)pairs * PAIR_KIB / (1 << 20));
+    }
+}
+
 /* A sequence as long as the model allows does not always fit; requests that are served may be shorter. */
 static void print_context(FILE *out, const struct sim_scenario *scenario, uint64_t kv_tokens)
 {
@@ -109,6 +126,7 @@ static void print_good(FILE *out, const struct sim_scenario *scenario, const uin
         print_network(out, scenario, kv_tokens);
     }
     print_context(out, scenario, kv_tokens[1]);
+    print_memory(out, scenario);
 }
 
 /* Every point of the grid: read, then asked whether it can be run. What cannot is a note: that is what a
@@ -212,6 +230,30 @@ static int write_json(FILE *file, void *context)
     return sim_report_json_write(file, context);
 }
 
+/* Whether the JSON would replace one of the files, or one that they name. Returns an enum cli_exit. */
+static int check_output(const struct request *request, char *text, size_t capacity)
+{
+    struct sim_outputs outputs = {.count = 0};
+    struct sim_scenario *const scenario = malloc(sizeof *scenario);
+    int status = scenario == NULL ? CLI_FAILED : CLI_DONE;
+
+    sim_outputs_add(&outputs, "--json", request->json_file, NULL);
+    for (uint32_t i = 0; status == CLI_DONE && outputs.count != 0 && i < request->file_count; i++) {
+        struct command_scenario command = request->scenario;
+        command.path = request->files[i];
+        if (command_scenario_read(&command, NULL, 0, scenario, text, capacity) != CLI_DONE) {
+            sim_scenario_default(scenario); /* told later; its own file is known */
+            (void)snprintf(scenario->path, sizeof scenario->path, "%s", command.path);
+        }
+        if (sim_outputs_check(&outputs, scenario, text, capacity) != 0) {
+            status = CLI_BAD_INPUT;
+        }
+        sim_scenario_fini(scenario);
+    }
+    free(scenario);
+    return status;
+}
+
 int command_check(int argc, char **argv)
 {
     const struct argp options = {
@@ -229,8 +271,12 @@ int command_check(int argc, char **argv)
     }
     const bool on_stdout = request.json_file != NULL && strcmp(request.json_file, "-") == 0;
     FILE *const out = on_stdout ? stderr : stdout;
+    int status = check_output(&request, text, sizeof text);
+    if (status != CLI_DONE) {
+        (void)options_error(argv[0], "%s", text);
+        return status;
+    }
     json_t *const results = json_array();
-    int status = CLI_DONE;
     for (uint32_t i = 0; i < request.file_count; i++) {
         const int one = check_one(out, &request, request.files[i], results, text, sizeof text);
         if (one != CLI_DONE) {

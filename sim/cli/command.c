@@ -12,6 +12,7 @@
 #define SHOW_TERMINAL_NS (HLG_NS_PER_S / 2)
 #define SHOW_FILE_NS     (30 * HLG_NS_PER_S)
 #define WORDS_BYTES      64u
+#define REPEAT_SECONDS   2 /* a signal so soon after the first one is the same */
 
 error_t command_scenario_parse(struct command_scenario *scenario, int key, char *argument,
                                const struct argp_state *state)
@@ -92,19 +93,41 @@ int command_scenario_read(const struct command_scenario *command, const char *co
 }
 
 static volatile sig_atomic_t signals;
+static volatile sig_atomic_t first_second; /* of the machine's clock, when the first one came */
 
+static void catch_signals(int flags);
+
+/* Some senders send it twice at once (timeout: to the process, then to its group): that is one. */
 static void on_signal(int number)
 {
-    (void)number;
-    signals = 1;
+    static const char sentence[] =
+        "halage-sim: ended by a second signal: what was not written yet is lost\n";
+    struct timespec now;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    if (signals == 0) {
+        signals = 1;
+        first_second = (sig_atomic_t)now.tv_sec;
+        catch_signals(SA_RESTART); /* no more waits are to be cut short, what is known is written */
+    } else if (now.tv_sec - first_second >= REPEAT_SECONDS) {
+        const ssize_t wrote = write(STDERR_FILENO, sentence, sizeof sentence - 1);
+        (void)wrote;
+        (void)signal(number, SIG_DFL);
+        (void)raise(number);
+    }
+}
+
+static void catch_signals(int flags)
+{
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = flags};
+    (void)sigemptyset(&action.sa_mask);
+    (void)sigaction(SIGINT, &action, NULL);
+    (void)sigaction(SIGTERM, &action, NULL);
 }
 
 void command_catch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
-    (void)sigemptyset(&action.sa_mask);
-    (void)sigaction(SIGINT, &action, NULL);
-    (void)sigaction(SIGTERM, &action, NULL);
+    catch_signals(0);
 }
 
 bool command_interrupted(void)

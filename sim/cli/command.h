@@ -65,7 +65,8 @@ int command_scenario_read(const struct command_scenario *command, const char *co
                           uint32_t more_count, struct sim_scenario *scenario, char *text,
                           size_t capacity);
 
-/* Count signals SIGINT and SIGTERM from now on, instead of ending by the first; a second one ends. */
+/* Count signals SIGINT and SIGTERM from now on, instead of ending by the first; one that comes
+ * two seconds later or more ends, and says so. */
 void command_catch_signals(void);
 bool command_interrupted(void);
 

@@ -72,7 +72,8 @@ static int simulate(struct execution *execution, const char *program, struct wat
 }
 
 int execution_run(struct execution *execution, const char *program,
-                  const struct command_scenario *command, bool quiet, const char *trace_file)
+                  const struct command_scenario *command, bool quiet, const char *trace_file,
+                  const struct sim_outputs *outputs)
 {
     struct watch watch = {.trace = NULL};
     char text[COMMAND_TEXT_BYTES];
@@ -80,6 +81,11 @@ int execution_run(struct execution *execution, const char *program,
     int status = prepare(execution, program, command);
     if (status != CLI_DONE) {
         return status;
+    }
+    if (outputs != NULL &&
+        sim_outputs_check(outputs, &execution->scenario, text, sizeof text) != 0) {
+        (void)options_error(program, "%s", text);
+        return CLI_BAD_INPUT;
     }
     if (trace_file != NULL &&
         sim_trace_open(trace_file, &execution->scenario, &watch.trace, text, sizeof text) < 0) {

@@ -48,7 +48,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
 
 static int explain(const char *program, const struct request *request, struct execution *execution)
 {
-    const int status = execution_run(execution, program, &request->scenario, request->quiet, NULL);
+    const int status =
+        execution_run(execution, program, &request->scenario, request->quiet, NULL, NULL);
     if (status != CLI_DONE && status != CLI_INTERRUPTED) {
         return status;
     }

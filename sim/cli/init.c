@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 struct request {
     const char *file; /* NULL: stdout */
@@ -61,11 +62,9 @@ int command_init(int argc, char **argv)
     if (options_parse(&options, argc, argv, 0, &request) != 0) {
         return CLI_BAD_INPUT;
     }
-    FILE *const there = request.file == NULL || strcmp(request.file, "-") == 0 || request.force
-                            ? NULL
-                            : fopen(request.file, "r");
-    if (there != NULL) {
-        (void)fclose(there);
+    struct stat there;
+    if (request.file != NULL && strcmp(request.file, "-") != 0 && !request.force &&
+        stat(request.file, &there) == 0 && S_ISREG(there.st_mode)) {
         (void)options_error(argv[0], "%s: is there already; name another file or say --force",
                             request.file);
         return CLI_BAD_INPUT;

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* strdup() */
 #include "plan.h"
 
+#include "output.h"
 #include "pool.h"
 #include "report.h"
 #include "scenario_unit.h"
@@ -282,11 +283,17 @@ int command_plan(int argc, char **argv)
         return CLI_BAD_INPUT;
     }
     set_base(plan);
+    struct sim_outputs outputs = {.count = 0};
     int status = plan_prepare(plan, text, sizeof text);
+    sim_outputs_add(&outputs, "--json", plan->json_file, NULL);
+    if (status == CLI_DONE && sim_outputs_check(&outputs, plan->scenario, text, sizeof text) != 0) {
+        status = CLI_BAD_INPUT;
+    }
     if (status != CLI_DONE) {
         (void)options_error(argv[0], "%s", text);
     } else {
         status = simulate(argv[0], plan);
+        plan->interrupted = status == CLI_INTERRUPTED;
         plan_choose(plan);
         status = tell(argv[0], plan, status);
     }

@@ -57,6 +57,7 @@ struct plan {
     char why[PLAN_WHY_BYTES]; /* why not */
     struct plan_row rows[PLAN_ROWS_MAX];
     uint32_t row_count;
+    bool interrupted;            /* rows without a verdict were not simulated to the end */
     bool thinned;                /* more splits exist than rows */
     const struct plan_row *best; /* fewest GPUs that are feasible */
 };

@@ -141,6 +141,27 @@ static void cost_lines(FILE *file, const struct plan *plan)
     }
 }
 
+/* What is not known yet may be better than what is. */
+static void interrupted_line(FILE *file, const struct plan *plan)
+{
+    char name[32];
+    uint32_t due = 0;
+    uint32_t over = 0;
+
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        due += plan->rows[i].simulated;
+        over += plan->rows[i].simulated &&
+                (plan->rows[i].report != NULL || plan->rows[i].why[0] != '\0');
+    }
+    (void)fprintf(file, "INTERRUPTED: %" PRIu32 " of %" PRIu32 " splits simulated; ", over, due);
+    if (plan->best == NULL) {
+        (void)fputs("none of them is feasible\n", file);
+        return;
+    }
+    row_name(plan->best, name);
+    (void)fprintf(file, "* fewest GPUs so far: %s on %" PRIu32 " GPUs\n", name, plan->best->gpus);
+}
+
 void plan_text(FILE *file, const struct plan *plan)
 {
     char name[32];
@@ -164,6 +185,10 @@ void plan_text(FILE *file, const struct plan *plan)
     if (plan->thinned) {
         (void)fputs("not all splits are shown: those near the formulas' best, and some beyond\n",
                     file);
+    }
+    if (plan->interrupted) {
+        interrupted_line(file, plan);
+        return;
     }
     if (plan->best == NULL) {
         (void)fprintf(file, "nothing is feasible with %" PRIu32 " GPUs\n", plan->gpus);
@@ -225,12 +250,12 @@ json_t *plan_json(const struct plan *plan)
         (void)json_array_append_new(rows, row_json(&plan->rows[i]));
     }
     return json_pack(
-        "{s{ss ss ss ss sI} s{so so so sI} so sb ss so so}", "origin", "program", "halage-sim",
+        "{s{ss ss ss ss sI} s{so so so sI} so sb sb ss so so}", "origin", "program", "halage-sim",
         "version", sim_version(), "name", plan->scenario->name, "scenario_digest", digest, "seed",
         (json_int_t)plan->scenario->seed, "wanted", "ttft_ms",
         plan->slo_ttft_ns > 0 ? finite(plan->slo_ttft_ns / MS) : json_null(), "tpot_ms",
         plan->slo_tpot_ns > 0 ? finite(plan->slo_tpot_ns / MS) : json_null(), "share",
-        finite(plan->share), "gpus", (json_int_t)plan->gpus, "base", base_json(plan), "feasible",
-        plan->best != NULL, "because", plan->why, "rows", rows, "best",
-        plan->best == NULL ? json_null() : json_integer(plan->best - plan->rows));
+        finite(plan->share), "gpus", (json_int_t)plan->gpus, "base", base_json(plan), "interrupted",
+        plan->interrupted, "feasible", plan->best != NULL, "because", plan->why, "rows", rows,
+        "best", plan->best == NULL ? json_null() : json_integer(plan->best - plan->rows));
 }

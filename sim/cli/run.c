@@ -134,6 +134,33 @@ static bool tell(const char *program, const struct request *request, struct exec
     return draw(program, request->plot_folder, execution) && good;
 }
 
+static int run(const char *program, const struct request *request, struct execution *execution)
+{
+    struct sim_outputs outputs = {.count = 0};
+
+    sim_outputs_add(&outputs, "--json", request->json_file, NULL);
+    sim_outputs_add(&outputs, "--csv", request->csv_file, NULL);
+    sim_outputs_add(&outputs, "--series", request->series_file, NULL);
+    sim_outputs_add(&outputs, "--trace-out", request->trace_file, NULL);
+    for (size_t i = 0; request->plot_folder != NULL && sim_plot_run_files[i] != NULL; i++) {
+        sim_outputs_add(&outputs, "--plot", request->plot_folder, sim_plot_run_files[i]);
+    }
+    const int status = execution_run(execution, program, &request->scenario, request->quiet,
+                                     request->trace_file, &outputs);
+    if ((status == CLI_DONE || status == CLI_INTERRUPTED) && !tell(program, request, execution)) {
+        return CLI_FAILED;
+    }
+    if (status == CLI_DONE && execution->metrics.requests == 0) {
+        (void)options_error(program,
+                            "%s: nothing was measured: no request arrived between the "
+                            "warm-up and the end; lower measure.warmup, or raise "
+                            "measure.stop or measure.window",
+                            request->scenario.path);
+        return CLI_FAILED;
+    }
+    return status;
+}
+
 int command_run(int argc, char **argv)
 {
     const struct argp options = {
@@ -161,11 +188,7 @@ int command_run(int argc, char **argv)
         (void)options_error(argv[0], "no memory");
         return CLI_FAILED;
     }
-    int status =
-        execution_run(execution, argv[0], &request.scenario, request.quiet, request.trace_file);
-    if ((status == CLI_DONE || status == CLI_INTERRUPTED) && !tell(argv[0], &request, execution)) {
-        status = CLI_FAILED;
-    }
+    const int status = run(argv[0], &request, execution);
     execution_fini(execution);
     free(execution);
     return status;

@@ -3,6 +3,7 @@
 
 #include "plot.h"
 #include "pool.h"
+#include "sweep_examine.h"
 #include "sweep_run.h"
 
 #include <inttypes.h>
@@ -217,6 +218,13 @@ static int run(const char *program, const struct request *request, const struct 
         .progress = show,
         .context = &progress,
     };
+    const struct examine examine = {
+        request->scenario.path, &overrides,         grid,         request->axis_count != 0,
+        request->folder,        request->json_file, request->plot};
+    const int examined = sweep_examine(program, &examine);
+    if (examined != CLI_DONE) {
+        return examined;
+    }
     command_catch_signals();
     command_progress_begin(&progress, program, request->quiet);
     const int error = sim_sweep_run(&sweep, &totals, text, sizeof text);
@@ -239,6 +247,10 @@ static int run(const char *program, const struct request *request, const struct 
                   totals.missing);
     const int status =
         totals.missing != 0 ? CLI_DONE : finish(program, request, grid, &totals, out);
+    if (status == CLI_DONE && totals.missing == 0 && totals.refused == totals.points) {
+        (void)options_error(program, "no point can be run; the first: %s", totals.first);
+        return CLI_INFEASIBLE;
+    }
     return status != CLI_DONE ? status : totals.broken != 0 ? CLI_FAILED : CLI_DONE;
 }
 
@@ -253,7 +265,7 @@ int command_sweep(int argc, char **argv)
             "DIR/sweep.tsv and DIR/sweep.json.\vA result that DIR has already is kept, so the "
             "same command goes on where one was interrupted. Shards may run on many machines that "
             "share DIR. A point that cannot be run is a row with its sentence. Exit status: 0 "
-            "done, 1 a point failed, 2 bad input, 130 interrupted.",
+            "done, 1 a point failed, 2 bad input, 3 no point can be run, 130 interrupted.",
     };
     struct request request = {.jobs = sim_pool_cpus(), .shard_count = 1};
     struct sim_sweep grid = {0};

@@ -17,6 +17,7 @@ struct hlg_trace {
     bool begun;
     bool ended;
     bool failed; /* some of it could not be written: the rest is dropped */
+    int why;     /* errno of that; 0: it is not a write that failed */
     uint8_t *buffer;
     size_t used;
     size_t capacity;
@@ -85,6 +86,7 @@ static void flush(struct hlg_trace *t)
             done += (size_t)wrote;
         } else if (wrote == 0 || errno != EINTR) {
             t->failed = true;
+            t->why = wrote == 0 ? ENOSPC : errno;
         }
     }
     t->used = t->fd >= 0 ? 0 : t->used;
@@ -349,8 +351,10 @@ int hlg_trace_destroy(struct hlg_trace *t)
     if (t->fd >= 0) {
         failed = close(t->fd) != 0 || failed;
     }
+    const int why = t->why != 0 ? t->why : errno;
     free(t->scratch);
     free(t->buffer);
     free(t);
+    errno = failed ? why : errno;
     return failed ? -HLG_EIO : 0;
 }

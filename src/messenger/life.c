@@ -3,6 +3,7 @@
 #define _GNU_SOURCE /* MADV_WIPEONFORK, thread affinity, getrandom */
 #include "messenger_internal.h"
 
+#include <errno.h>
 #include <halage/refusal.h>
 #include <poll.h>
 #include <sched.h>
@@ -244,7 +245,7 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
     m->word_count = prefill ? hlg_prefill_words(&config->layout) : 0;
     code = take_all(m, error, error_bytes);
     if (code != 0) {
-        hlg_messenger_destroy(m);
+        (void)hlg_messenger_destroy(m);
         return code;
     }
     m->config.listen = NULL; /* the caller's */
@@ -408,15 +409,20 @@ static void give_rings(struct hlg_messenger *m)
     bell_fini(&m->layer_bell);
 }
 
-void hlg_messenger_destroy(struct hlg_messenger *m)
+int hlg_messenger_destroy(struct hlg_messenger *m)
 {
     if (m == NULL || (m->alive != NULL && *m->alive == 0)) {
-        return; /* in a forked child all of it is the parent's */
+        return 0; /* in a forked child all of it is the parent's */
     }
     stop_threads(m);
     hlg_pump_destroy(m->pump);
-    if (hlg_trace_destroy(m->trace) != 0) {
-        messenger_log(m, HLG_LOG_WARN, "recording is cut short: the file could not be written");
+    const int recorded = hlg_trace_destroy(m->trace);
+    if (recorded != 0) {
+        messenger_log(
+            m, HLG_LOG_ERROR,
+            "recording is cut short: the file could not be written: %s; free some room or "
+            "record elsewhere",
+            strerror(errno)); /* NOLINT(concurrency-mt-unsafe) */
     }
     if (m->listener != NULL) {
         hlg_tcp_listener_close(m->listener);
@@ -442,6 +448,7 @@ void hlg_messenger_destroy(struct hlg_messenger *m)
     free(m->entries);
     free(m->words);
     free(m);
+    return recorded;
 }
 
 const char *hlg_messenger_error(const struct hlg_messenger *m)

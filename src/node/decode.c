@@ -675,7 +675,7 @@ int main(int argc, char **argv)
     if (status == CLI_DONE) {
         status = run(&engine);
     }
-    node_stop(node);
+    status = node_stop(node, status);
     for (uint32_t pool = 0; pool < HLG_RANKS_MAX; pool++) {
         pages_fini(&engine.pages[pool]);
         pages_fini(&engine.contexts[pool]);

@@ -18,6 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -298,6 +299,8 @@ static int open_messenger(struct node *node)
     config.log_context = node;
     config.log_level = node->options.verbose ? HLG_LOG_INFO : HLG_LOG_ERROR;
     if (node->options.config.record != NULL) {
+        /* Where it cannot be made, the file in it cannot be either, which says why. */
+        (void)mkdir(node->options.config.record, 0777);
         if (!record_path(node, record)) {
             node_say(node, "--record: the name of the directory is too long");
             return CLI_FAILED;
@@ -371,9 +374,9 @@ int node_start(struct node *node, enum hlg_role role)
     return status;
 }
 
-void node_stop(struct node *node)
+int node_stop(struct node *node, int status)
 {
-    hlg_messenger_destroy(node->messenger);
+    const int recorded = hlg_messenger_destroy(node->messenger);
     if (node->fabric != NULL) {
         plant_fabric_unwrap(node);
         hlg_ofi_close(node->fabric);
@@ -382,6 +385,7 @@ void node_stop(struct node *node)
     if (node->signals > 0) {
         (void)close(node->signals);
     }
+    return recorded != 0 && status == CLI_DONE ? CLI_FAILED : status;
 }
 
 int node_wait(struct node *node)

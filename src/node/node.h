@@ -59,7 +59,9 @@ bool node_address(const struct node_options *options, uint32_t index,
 /* Start everything. Returns an enum cli_exit; one line was said unless it is CLI_DONE. node_stop()
  * follows in any case. `node` is zeroed but for options. */
 int node_start(struct node *node, enum hlg_role role);
-void node_stop(struct node *node);
+
+/* End everything. Returns `status`, or CLI_FAILED when that was CLI_DONE and the recording is cut short. */
+int node_stop(struct node *node, int status);
 
 /* Say one line to people: through the starter, or on stderr. */
 __attribute__((format(printf, 2, 3))) void node_say(const struct node *node, const char *format,

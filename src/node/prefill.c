@@ -426,7 +426,7 @@ int main(int argc, char **argv)
     if (status == CLI_DONE) {
         status = run(&engine);
     }
-    node_stop(node);
+    status = node_stop(node, status);
     pages_fini(&engine.pages);
     pages_fini(&engine.contexts);
     free(engine.word_memory);

@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import signal
 import subprocess
 import tempfile
@@ -255,6 +256,22 @@ class BadInput(Sim):
     def test_folding_that_is_not_exact(self):
         self.refused("schema: 1\nmodel: {name: Llama-3.1-70B}\nprefill: {tp: 4}\nnetwork: {fold: always}\n",
                      "bad.yaml: network.fold: not exact here, ")
+
+    def test_more_nodes_than_there_is_memory_for(self):
+        self.write("a.yaml", "schema: 1\n")
+        words = ("-s", "prefill.nodes=600", "-s", "decode.nodes=600", "-s", "prefill.kv_tokens=20000",
+                 "-s", "decode.kv_tokens=20000")
+        little = subprocess.run(
+            [PROGRAM, "run", "a.yaml", *SMALL, *words], cwd=self.directory, capture_output=True, timeout=50,
+            check=False, text=True, preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (16 << 30, 16 << 30)),
+        )
+        self.expect_line(little, 2, "prefill.nodes, decode.nodes: 600, 600: ", "; write fewer nodes")
+        self.assertIn("note: connections of 600 x 600 nodes take some 14 GiB",
+                      self.good("check", "a.yaml", *words).stdout)
+        self.expect_line(
+            self.sim("check", "a.yaml", "-s", "prefill.nodes=2048", "-s", "decode.nodes=513", "-s",
+                     "faults.0.kind=kill", "-s", "faults.0.at=1s"),
+            2, "decode.nodes: 513, with 2048 prefill nodes: write at most 1048576 pairs")
 
     def test_overrides(self):
         self.write("a.yaml", "schema: 1\n")

@@ -110,21 +110,58 @@ class Sweep(Case):
         self.assertFalse(list((self.directory / "out").glob("*.part")))
 
     def test_bad_points_are_rows(self):
-        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "decode.gpu=H200,H100,none", "--out", "o")
-        self.assertIn("3 points, 3 run now, 0 kept; 2 refused, 0 failed", result.stdout)
+        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "decode.gpu=H200,H100", "--out", "o")
+        self.assertIn("2 points, 2 run now, 0 kept; 1 refused, 0 failed", result.stdout)
         rows = self.rows("o")
-        self.assertEqual([row["status"] for row in rows], ["done", "refused", "refused"])
+        self.assertEqual([row["status"] for row in rows], ["done", "refused"])
         self.assertIn("GiB", rows[1]["sentence"])
-        self.assertIn("'none'", rows[2]["sentence"])
         self.assertEqual(rows[1]["ttft_p50_ms"], "nan")
+
+    def test_what_cannot_be_read_is_refused_before_anything_runs(self):
+        for axis, part in (
+            ("decode.gpu=H200,none", "-g: decode.gpu: 'none'"),
+            ("seed=1,two", "-g: seed: 'two': write a whole number"),
+            ("decode.nodez=1,2", "'decode.nodez'"),
+            ("decode.nodes=1,0", "-g: decode.nodes: '0': write a whole number, 1 to"),
+        ):
+            result = self.sim("sweep", "s.yaml", "-g", axis, "--out", "o", status=2)
+            self.assertIn(part, result.stderr)
+            self.assertEqual(result.stderr.count("\n"), 1)
+            self.assertFalse((self.directory / "o").exists())
+        result = self.sim("sweep", "s.yaml", "-s", "seed=x", "-g", "decode.nodes=1,2", "--out", "o", status=2)
+        self.assertIn("-s: seed: 'x'", result.stderr)
+
+    def test_points_that_repeat_are_said(self):
+        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "seed=1,2,1", "-g", "decode.nodes=1,1", "--out", "o")
+        self.assertIn("note: 4 of 6 points repeat another; point 1 is the same as 0\n", result.stderr)
+        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "seed=1,2", "--out", "o")
+        self.assertNotIn("note", result.stderr)
+
+    def test_when_no_point_can_be_run_that_is_the_end(self):
+        result = self.sim("sweep", "s.yaml", "--quiet", "-g", "decode.gpu=H100", "-g", "seed=1,2", "--out", "o", status=3)
+        self.assertIn("no point can be run; the first: ", result.stderr)
+        self.assertIn("GiB", result.stderr)
+        self.assertEqual([row["status"] for row in self.rows("o")], ["refused", "refused"])
 
     def test_nothing_measured_is_said(self):
         self.sim("sweep", "s.yaml", "--quiet", "-g", "measure.warmup=0s,1h", "--out", "o")
         rows = self.rows("o")
         self.assertEqual([row["status"] for row in rows], ["done", "refused"])
-        self.assertIn("no request is measured", rows[1]["sentence"])
-        result = self.sim("run", "s.yaml", "--quiet", "-s", "measure.warmup=1h")
+        self.assertIn("measure.warmup: nothing would be measured", rows[1]["sentence"])
+        for words, key in ((["-s", "measure.warmup=1h"], "measure.warmup: "),
+                           (["-s", "measure.stop=1ms"], "measure.stop: "),
+                           (["-s", "measure.window=1ms"], "measure.window: "),
+                           (["-s", "measure.stop=1s", "-s", "measure.warmup_requests=50"], "measure.stop: ")):
+            for command in "run", "check":
+                result = self.sim(command, "s.yaml", *words, status=2)
+                self.assertIn(key + "nothing would be measured: ", result.stderr)
+                self.assertEqual((result.stderr.count("\n"), result.stdout), (1, ""))
+
+    def test_nothing_measured_that_only_the_run_can_know_is_said_too(self):
+        closed = ("-s", "traffic.arrivals.kind=closed", "-s", "traffic.arrivals.users=2", "-s", "measure.warmup=1h")
+        result = self.sim("run", "s.yaml", "--quiet", *closed, status=1)
         self.assertIn("NOTHING     was measured", result.stdout)
+        self.assertIn("nothing was measured: ", result.stderr)
 
     def test_the_scenario_has_a_grid(self):
         self.sim("sweep", "s.yaml", "--quiet", "--out", "o", "--json", "copy.json")
@@ -330,6 +367,33 @@ class Plan(Case):
         plan = json.loads(self.read("p.json"))
         simulated = plan["rows"][0]["report"]["latency"]["ttft_ms"]["mean"]
         self.assertAlmostEqual(plan["base"]["unloaded_ttft_mean_ms"] / simulated, 1, delta=0.02)
+
+    def interrupt(self, sent, *words):
+        """After the first simulations, as `timeout` does: to the process, then at once to its group."""
+        plan = subprocess.Popen(
+            [HALAGE_SIM, "plan", "s.yaml", *words, "--json", "p.json"], cwd=self.directory,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+        )
+        children = pathlib.Path(f"/proc/{plan.pid}/task/{plan.pid}/children")
+        while plan.poll() is None and not children.read_text():
+            time.sleep(0.001)  # from its first simulation on it is told whenever the signal comes
+        plan.send_signal(sent)
+        os.killpg(plan.pid, sent)
+        out, errors = plan.communicate(timeout=60)
+        self.assertEqual(plan.returncode, 130, out + errors)
+        return out, json.loads(self.read("p.json"))
+
+    def test_interrupted_it_does_not_conclude(self):
+        for sent in signal.SIGTERM, signal.SIGINT:
+            for slo in "ttft=60s", "ttft=60s,tpot=9s":
+                out, plan = self.interrupt(sent, "--slo", slo, "--gpus", "96", "--requests", "4000", "--jobs", "2")
+                self.assertRegex(out, r"\nINTERRUPTED: \d+ of \d+ splits simulated; ")
+                self.assertNotIn("nothing is feasible", out)
+                self.assertNotIn("fewest GPUs:", out)
+                self.assertIs(plan["interrupted"], True)
+                self.assertFalse(list(self.directory.glob("*.part")))
+        self.plan("--slo", "ttft=9s", "--gpus", "16")
+        self.assertIs(json.loads(self.read("p.json"))["interrupted"], False)
 
     def test_bad_words_are_refused(self):
         for words, sentence in (

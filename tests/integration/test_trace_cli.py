@@ -126,11 +126,29 @@ class Trace(unittest.TestCase):
         data = json.loads(self.path("stuffed.json").read_text(encoding="utf-8"))
         self.assertTrue(data["replay"]["aborted"] and not data["replay"]["equal"])
 
-    def test_a_directory_that_is_not_there_is_said(self):
+    def test_a_directory_that_cannot_be_made_is_said(self):
         result = call(BIN / "halage", "demo", "--decode-nodes", 1, "--requests", 1, "--record",
-                      self.path("nowhere"))
+                      self.path("nowhere") / "deep")
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot record to ", result.stdout + result.stderr)
+
+    def test_a_directory_is_made(self):
+        directory = self.path("made")
+        result = call(BIN / "halage", "demo", "--decode-nodes", 1, "--requests", 2, "--record", directory)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(sorted(p.name for p in directory.iterdir()), ["decode-1.trace", "prefill.trace"])
+
+    def test_a_full_disk_is_said(self):
+        for name, title in ("prefill", "prefill node"), ("decode-1", "decode node 1"):
+            directory = self.path(f"full-{name}")
+            directory.mkdir()
+            (directory / f"{name}.trace").symlink_to("/dev/full")  # opened, never replaced
+            result = call(BIN / "halage", "demo", "--decode-nodes", 1, "--requests", 2, "--record", directory)
+            self.assertEqual(result.returncode, 1, result.stdout + result.stderr)
+            self.assertIn("recording is cut short: the file could not be written: No space left on device",
+                          result.stdout + result.stderr)
+            self.assertIn(title, result.stdout + result.stderr)
+            self.assertTrue((directory / f"{name}.trace").is_symlink())
 
     def test_a_killed_node_leaves_what_it_was_told(self):
         directory = self.path("killed")

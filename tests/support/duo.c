@@ -99,7 +99,7 @@ int duo_open_side(struct duo *duo, struct duo_side *side, const struct hlg_messe
 
 void duo_close_side(struct duo_side *side)
 {
-    hlg_messenger_destroy(side->messenger);
+    (void)hlg_messenger_destroy(side->messenger);
     side->messenger = NULL;
     if (side->fabric != NULL) {
         hlg_ofi_close(side->fabric);

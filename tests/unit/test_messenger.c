@@ -371,7 +371,7 @@ static void a_forked_child_is_refused(void **state)
                        hlg_messenger_poll(m, &report, sizeof report, 1) == -HLG_EFORK &&
                        hlg_messenger_connect(m, "127.0.0.1:1") == -HLG_EFORK &&
                        hlg_messenger_fd(m) == -HLG_EFORK;
-        hlg_messenger_destroy(m); /* must leave the parent's alone */
+        (void)hlg_messenger_destroy(m); /* must leave the parent's alone */
         _exit(refused ? 0 : 1);
     }
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -427,7 +427,7 @@ static void the_end_of_one_side_is_told_to_the_other(void **state)
     duo->passive = true;
     assert_int_equal(duo_submit(duo, "p", 40, 0, 0, &ticket), 0);
     duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
-    hlg_messenger_destroy(duo->prefill.messenger);
+    (void)hlg_messenger_destroy(duo->prefill.messenger);
     duo->prefill.messenger = NULL;
     duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_DOWN, 1);
     duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
@@ -563,7 +563,7 @@ static void configs_that_make_no_sense_are_refused(void **state)
     assert_int_equal(hlg_messenger_start(m), -HLG_EINVAL); /* no memory, no places */
     assert_true(strlen(hlg_messenger_error(m)) > 0);
     assert_int_equal(hlg_messenger_connect(m, "127.0.0.1:1"), -HLG_ESTATE);
-    hlg_messenger_destroy(m);
+    (void)hlg_messenger_destroy(m);
 }
 
 #define DUO_TEST(test)   cmocka_unit_test_setup_teardown(test, duo_setup, duo_teardown)

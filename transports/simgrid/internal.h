@@ -233,6 +233,7 @@ struct hlg_simgrid {
     uint32_t heap_count;
     uint32_t heap_capacity;
     void *memory[16]; /* everything taken at create */
+    uint64_t memory_bytes[16];
     uint32_t memory_count;
 };
 

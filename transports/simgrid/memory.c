@@ -1,24 +1,33 @@
 /*
  * The simulation's memory: every table, taken at once.
  */
-#include <stdlib.h>
+#define _GNU_SOURCE /* MAP_ANONYMOUS, MAP_NORESERVE */
+#include <sys/mman.h>
 
 #include "internal.h"
 
-/* One array of the simulation's, zeroed. Sets *failed when it could not be had. */
+/* One array of the simulation's, zeroed. Most of what the many channels have is never touched: it is
+ * address space, which the system is not asked to promise. Sets *failed when it could not be had. */
 static void *take(struct hlg_simgrid *sim, uint64_t count, size_t bytes, bool *failed)
 {
     void *memory;
+    uint64_t all = 0;
 
     HLG_ASSERT(sim->memory_count < sizeof(sim->memory) / sizeof(sim->memory[0]));
     if (*failed || count == 0) {
         return NULL;
     }
-    memory = calloc(count, bytes);
-    if (memory == NULL) {
+    if (!hlg_mul_u64(count, bytes, &all) || all > SIZE_MAX / 2) {
         *failed = true;
         return NULL;
     }
+    memory = mmap(NULL, (size_t)all, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        *failed = true;
+        return NULL;
+    }
+    sim->memory_bytes[sim->memory_count] = all;
     sim->memory[sim->memory_count++] = memory;
     return memory;
 }
@@ -161,6 +170,7 @@ bool memory_take(struct hlg_simgrid *sim)
 void memory_free(struct hlg_simgrid *sim)
 {
     while (sim->memory_count > 0) {
-        free(sim->memory[--sim->memory_count]);
+        sim->memory_count--;
+        (void)munmap(sim->memory[sim->memory_count], (size_t)sim->memory_bytes[sim->memory_count]);
     }
 }
