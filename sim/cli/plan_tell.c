@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #define MS ((double)HLG_NS_PER_MS)
 
@@ -120,23 +121,62 @@ static void base_lines(FILE *file, const struct plan *plan)
     }
 }
 
-/* What the numbers rest on: of the first simulation, they all do on the same. */
+/* The largest share of steps beyond what was measured, of all simulations with this role. */
+static double beyond_share(const struct plan *plan, bool colocated, size_t side)
+{
+    double most = 0;
+
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        const struct plan_row *row = &plan->rows[i];
+        const json_t *costs = json_object_get(json_object_get(row->report, "origin"), "cost");
+        const json_t *cost = json_array_get(costs, side);
+        const double steps = json_number_value(json_object_get(cost, "steps"));
+        if (row->colocated == colocated && steps > 0) {
+            most = fmax(most, json_number_value(json_object_get(cost, "steps_beyond")) / steps);
+        }
+    }
+    return most;
+}
+
+static void cost_line(FILE *file, const char *role, const json_t *cost, double beyond)
+{
+    const char *const why = json_string_value(json_object_get(cost, "why"));
+    const char *const id = json_string_value(json_object_get(cost, "calibration"));
+
+    if (strcmp(id, "none") == 0) { /* a user's own step times */
+        (void)fprintf(file, "  %s: %s\n", role, why);
+    } else {
+        (void)fprintf(file, "  %s: %s, calibration %s%s%s\n", role,
+                      json_string_value(json_object_get(cost, "engine")), id,
+                      why[0] == '\0'                                        ? ""
+                      : json_is_true(json_object_get(cost, "extrapolated")) ? "; EXTRAPOLATED: "
+                                                                            : "; rests on: ",
+                      why);
+    }
+    if (beyond > 0) {
+        (void)fprintf(file, "    BEYOND what was measured: up to %.2f %% of its steps in a row\n",
+                      100 * beyond);
+    }
+}
+
+/* What the numbers rest on: of the first simulation of either serving, they all do on the same. */
 static void cost_lines(FILE *file, const struct plan *plan)
 {
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        const json_t *costs =
-            json_object_get(json_object_get(plan->rows[i].report, "origin"), "cost");
-        for (size_t k = 0; k < json_array_size(costs); k++) {
-            const json_t *cost = json_array_get(costs, k);
-            const bool flagged = json_is_true(json_object_get(cost, "extrapolated"));
-            (void)fprintf(file, "  %s: %s, calibration %s%s%s\n", k == 0 ? "prefill" : "decode",
-                          json_string_value(json_object_get(cost, "engine")),
-                          json_string_value(json_object_get(cost, "calibration")),
-                          flagged ? "; EXTRAPOLATED: " : "",
-                          flagged ? json_string_value(json_object_get(cost, "why")) : "");
-        }
-        if (json_array_size(costs) != 0) {
-            return;
+    for (uint32_t colocated = 0; colocated < 2; colocated++) {
+        for (uint32_t i = 0; i < plan->row_count; i++) {
+            const struct plan_row *row = &plan->rows[i];
+            const json_t *costs = json_object_get(json_object_get(row->report, "origin"), "cost");
+            if (row->report == NULL || row->colocated != (colocated == 1)) {
+                continue;
+            }
+            for (size_t k = 0; k < json_array_size(costs); k++) {
+                cost_line(file,
+                          row->colocated ? "co-located"
+                          : k == 0       ? "prefill"
+                                         : "decode",
+                          json_array_get(costs, k), beyond_share(plan, row->colocated, k));
+            }
+            break;
         }
     }
 }

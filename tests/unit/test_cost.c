@@ -717,12 +717,17 @@ static void a_users_table_overrides(void **state)
     mixed.chunk_count = 1;
     assert_true(sim_cost_step_ns(cost, &mixed, 1, &parts) == 10e6 + 2e6 - 1e6);
     assert_true(parts.overhead_ns == 11e6 && !parts.is_beyond);
-    mixed = decode(99, 1000);
-    (void)sim_cost_step_ns(cost, &mixed, 1, &parts);
-    assert_true(parts.is_beyond);
+    const struct sim_rank_step outside[] = {decode(99, 1000), decode(8, 3001), decode(7, 1000),
+                                            decode(8, 999)};
+    for (uint32_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+        (void)sim_cost_step_ns(cost, &outside[i], 1, &parts);
+        assert_true(parts.is_beyond);
+    }
     struct sim_cost_basis basis;
     sim_cost_basis(cost, &basis);
     assert_non_null(strstr(basis.why, "step times of /tmp/halage-steps-"));
+    assert_true(basis.own_times && strcmp(basis.id, "none") == 0);
+    assert_string_equal(basis.engine, "none");
     sim_cost_destroy(cost);
 }
 
