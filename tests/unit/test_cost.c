@@ -566,7 +566,11 @@ static void shapes_that_cannot_be_are_refused(void **state)
     (void)state;
     expect_refusal(&config,
                    "ep: 1: leaves 320 of each expert's 2560 rows to a rank, no multiple of "
-                   "the fp8 block of 128: raise ep");
+                   "the fp8 block of 128: set ep: 8, or tp: 4");
+    config.tp = 4; /* the remedy works */
+    cost = create(&config);
+    sim_cost_destroy(cost);
+    config.tp = 8;
     config.ep = 8;
     cost = create(&config);
     sim_cost_destroy(cost);
@@ -592,7 +596,8 @@ static void shapes_that_cannot_be_are_refused(void **state)
     config = config_of(&coder);
     config.dp = 8;
     config.ep = 64;
-    expect_refusal(&config, "ep: 64: must divide the 160 experts");
+    expect_refusal(&config, "ep: 64: must divide the 160 experts of "
+                            "Qwen3-Coder-480B-A35B-Instruct: use other weights or fewer ranks");
     config = config_of(&shapes[10]);
     config.ep = 2;
     expect_refusal(&config, "ep: 2: Llama-3.1-70B has no experts: write 1");
