@@ -106,6 +106,7 @@ uint64_t sim_batch_context(const struct sim_batch *batch, uint32_t rank);
 /* Sums over all steps up to the last boundary that was advanced to. */
 struct sim_batch_totals {
     uint64_t steps;
+    uint64_t beyond; /* of these, with a price beyond what was measured */
     double busy_ns;
     uint64_t tokens; /* out; those of running sequences not yet counted */
 };

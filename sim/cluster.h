@@ -29,6 +29,7 @@ struct sim_sample {
 struct sim_node_totals {
     double busy_ns;     /* with a forward or step running */
     uint64_t forwards;  /* or steps */
+    uint64_t beyond;    /* of these, with a price beyond what was measured */
     uint64_t tokens_in; /* prompt tokens computed */
     uint64_t tokens_out;
     uint64_t bytes;     /* sent, or landed */

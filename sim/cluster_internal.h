@@ -182,6 +182,7 @@ struct forward {
     hlg_time begin;
     hlg_time span;
     hlg_time overhead;
+    bool beyond; /* its price is beyond what was measured */
 };
 
 struct prefill_engine {

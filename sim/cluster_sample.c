@@ -176,6 +176,7 @@ void sample_batch(struct cluster *c, struct node *n)
     sim_batch_gaps(n->decoder.batch, &gaps);
     sim_gaps_merge(&c->run->gaps, &gaps);
     n->totals.forwards += totals.steps;
+    n->totals.beyond += totals.beyond;
     n->totals.tokens_out += totals.tokens;
 }
 

@@ -59,7 +59,8 @@ struct sim_cost_parts {
     double communication_ns;
     double head_ns;
     double overhead_ns; /* with a user's table: the whole step */
-    bool is_beyond;     /* beyond what was measured: a line goes on */
+    bool is_beyond; /* beyond what was measured: a line goes on; of a user's table also before its
+                           first row, whose time is taken */
 };
 
 /*
@@ -102,6 +103,8 @@ struct sim_cost_basis {
     bool extrapolated; /* a roofline, or another GPU, stood in for at least one operator */
     bool borrowed; /* operators were measured with another engine, or constants on another GPU */
     bool is_stale; /* the version asked for is not the calibration's */
+    bool
+        own_times; /* a user's step table: nothing of calibration or engine is in them; both say "none" */
     char why[320]; /* which, and what is missing; "" if nothing */
     double step_overhead_ns;
     double layer_overhead_ns;

@@ -137,7 +137,10 @@ int sim_cost_ground(struct sim_cost *cost, const struct sim_cost_config *config,
     sim_calibration_id(basis->id, sizeof basis->id);
     (void)snprintf(basis->engine, sizeof basis->engine, "%s", cost->engine);
     if (config->table != NULL) {
-        add(basis, "step times of %.120s", config->table);
+        basis->own_times = true;
+        (void)snprintf(basis->id, sizeof basis->id, "none");
+        (void)snprintf(basis->engine, sizeof basis->engine, "none");
+        add(basis, "step times of %.280s", config->table);
         return 0;
     }
     describe(cost, operators);

@@ -22,10 +22,53 @@ __attribute__((format(printf, 3, 4))) static int refuse(char *text, size_t capac
     return -HLG_EINVAL;
 }
 
+static bool heads_fit(const struct sim_model *model, uint32_t tp)
+{
+    return model->heads % tp == 0 && model->dense_inter % tp == 0 &&
+           (model->attention != SIM_ATTENTION_GQA || model->kv_heads % tp == 0 ||
+            tp % model->kv_heads == 0);
+}
+
+static bool experts_fit(const struct sim_cost_config *config, uint32_t ranks, uint32_t ep)
+{
+    const struct sim_model *model = config->model;
+    const uint32_t ways = ranks / ep;
+
+    return model->experts % ep == 0 && model->moe_inter % ways == 0 &&
+           (config->weights != SIM_FP8 || (model->moe_inter / ways) % FP8_BLOCK == 0);
+}
+
+/* "set ep: 8, or tp: 4": what would do instead, ep being 1 or tp * dp and tp no more than it is. */
+static const char *experts_remedy(const struct sim_cost_config *config, char *text, size_t capacity)
+{
+    const uint32_t ranks = config->tp * config->dp;
+    const uint32_t ep = experts_fit(config, ranks, ranks) ? ranks
+                        : experts_fit(config, ranks, 1)   ? 1
+                                                          : 0;
+    uint32_t tp = config->tp - 1;
+
+    while (tp > 0 && !(heads_fit(config->model, tp) && experts_fit(config, tp * config->dp, 1))) {
+        tp--;
+    }
+    if (ep == 0 && tp == 0) {
+        return "use other weights or fewer ranks";
+    }
+    int used = 0;
+    if (ep != 0) {
+        used = snprintf(text, capacity, "set ep: %" PRIu32, ep);
+    }
+    if (tp != 0) {
+        (void)snprintf(text + used, capacity - (size_t)used, "%stp: %" PRIu32 "%s",
+                       ep != 0 ? ", or " : "set ", tp, config->ep != 1 ? " with ep: 1" : "");
+    }
+    return text;
+}
+
 static int check_experts(const struct sim_cost_config *config, char *text, size_t capacity)
 {
     const struct sim_model *model = config->model;
     const uint32_t ranks = config->tp * config->dp;
+    char remedy[64];
 
     if (config->ep == 0 || ranks % config->ep != 0) {
         return refuse(text, capacity,
@@ -40,23 +83,24 @@ static int check_experts(const struct sim_cost_config *config, char *text, size_
                             config->ep, model->name);
     }
     if (model->experts % config->ep != 0) {
-        return refuse(text, capacity, "ep: %" PRIu32 ": must divide the %" PRIu32 " experts of %s",
-                      config->ep, model->experts, model->name);
+        return refuse(text, capacity,
+                      "ep: %" PRIu32 ": must divide the %" PRIu32 " experts of %s: %s", config->ep,
+                      model->experts, model->name, experts_remedy(config, remedy, sizeof remedy));
     }
     const uint32_t moe_tp = ranks / config->ep;
     if (model->moe_inter % moe_tp != 0) {
         return refuse(text, capacity,
                       "ep: %" PRIu32 ": cuts each expert's %" PRIu32 " rows %" PRIu32
-                      " ways: raise ep until tp * dp / ep divides them",
-                      config->ep, model->moe_inter, moe_tp);
+                      " ways, which does not divide them: %s",
+                      config->ep, model->moe_inter, moe_tp,
+                      experts_remedy(config, remedy, sizeof remedy));
     }
     if (config->weights == SIM_FP8 && (model->moe_inter / moe_tp) % FP8_BLOCK != 0) {
-        const bool is_cut = model->moe_inter % FP8_BLOCK == 0;
         return refuse(text, capacity,
                       "ep: %" PRIu32 ": leaves %" PRIu32 " of each expert's %" PRIu32
                       " rows to a rank, no multiple of the fp8 block of %u: %s",
                       config->ep, model->moe_inter / moe_tp, model->moe_inter, FP8_BLOCK,
-                      is_cut ? "raise ep, up to tp * dp" : "use other weights");
+                      experts_remedy(config, remedy, sizeof remedy));
     }
     return 0;
 }
@@ -72,6 +116,7 @@ int sim_cost_check(const struct sim_cost_config *config, char *text, size_t capa
                       ": write at least 1, their product at most %u",
                       config->tp, config->dp, RANKS_MAX);
     }
+    /* As in heads_fit(). */
     if (model->heads % config->tp != 0) {
         return refuse(text, capacity, "tp: %" PRIu32 ": must divide the %" PRIu32 " heads of %s",
                       config->tp, model->heads, model->name);

@@ -219,7 +219,7 @@ static void group_of(const struct row *rows, uint32_t begin, uint32_t limit, uin
 static double group_at(const struct row *rows, uint32_t first, uint32_t past, double context,
                        bool *beyond)
 {
-    *beyond |= context > rows[past - 1].context;
+    *beyond |= context > rows[past - 1].context || context < rows[first].context;
     if (past - first == 1) {
         return rows[first].ns;
     }
@@ -237,6 +237,7 @@ double sim_step_table_at(const struct sim_step_table *table, enum sim_step_kind 
     uint32_t first;
     uint32_t past;
 
+    *beyond |= tokens < rows[begin].tokens;
     group_of(rows, begin, limit, last_at_most(rows, begin, limit, true, tokens), &first, &past);
     if (past == limit && first > begin) {
         /* Above the last tokens: the line of the last two groups goes on. */

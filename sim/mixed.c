@@ -753,6 +753,7 @@ void sim_mixed_totals(const struct sim_mixed *mixed, struct sim_mixed_totals *to
     sim_steps_totals(mixed->steps, &steps);
     *totals = mixed->totals;
     totals->steps = steps.steps;
+    totals->beyond = steps.beyond;
     totals->busy_ns = steps.busy_ns;
     totals->tokens_out += steps.tokens;
 }

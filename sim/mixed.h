@@ -110,6 +110,7 @@ uint32_t sim_mixed_pages_used(const struct sim_mixed *mixed, uint32_t rank);
 /* Sums up to the last boundary that was advanced to. */
 struct sim_mixed_totals {
     uint64_t steps;        /* of any kind */
+    uint64_t beyond;       /* of these, with a price beyond what was measured */
     uint64_t prompt_steps; /* of these, with a part of a prompt */
     double busy_ns;
     uint64_t tokens_in;     /* prompt tokens computed, those computed anew too */

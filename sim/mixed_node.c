@@ -307,6 +307,7 @@ void mixed_sum(struct node *n)
     sim_mixed_gaps(n->mixed.mixed, &gaps);
     sim_gaps_merge(&n->cluster->run->gaps, &gaps);
     n->totals.forwards += totals.steps;
+    n->totals.beyond += totals.beyond;
     n->totals.tokens_in += totals.tokens_in;
     n->totals.tokens_out += totals.tokens_out;
 }

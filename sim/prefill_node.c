@@ -397,9 +397,10 @@ static void compose(struct node *n)
 }
 
 /* How long the forward takes, by the cost model. Fills in which ranks take part. */
-static hlg_time span_of(struct node *n, const struct forward *f)
+static hlg_time span_of(struct node *n, struct forward *f)
 {
     struct cluster *c = n->cluster;
+    struct sim_cost_parts parts;
     uint32_t used = 0;
 
     if (f->count > c->chunks_max) {
@@ -418,7 +419,8 @@ static hlg_time span_of(struct node *n, const struct forward *f)
         n->prefill.rank_busy[rank] = used > begin;
     }
     HLG_ASSERT(used == f->count);
-    double span = sim_cost_step_ns(c->costs[0], c->steps, n->ranks, NULL);
+    double span = sim_cost_step_ns(c->costs[0], c->steps, n->ranks, &parts);
+    f->beyond = parts.is_beyond;
     return span < 1 ? 1 : (hlg_time)(span + 0.5);
 }
 
@@ -500,6 +502,7 @@ static void end_forward(struct node *n)
         }
     }
     n->totals.forwards++;
+    n->totals.beyond += f->beyond ? 1 : 0;
     n->totals.tokens_in += f->tokens;
     cluster_span(c, &(struct sim_span){.name = "forward",
                                        .node = n->index,

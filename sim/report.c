@@ -5,22 +5,51 @@
 
 #define NAME_WIDTH 22
 
+uint64_t sim_report_steps(const struct sim_run *run, bool decode, uint64_t *beyond)
+{
+    uint64_t steps = 0;
+
+    *beyond = 0;
+    for (uint32_t i = 0; i < run->node_count; i++) {
+        if (run->nodes[i].decode == decode) {
+            steps += run->nodes[i].forwards;
+            *beyond += run->nodes[i].beyond;
+        }
+    }
+    return steps;
+}
+
 /* ---- Heading ---- */
 
 static void engine_line(FILE *file, const char *role, uint32_t nodes,
-                        const struct sim_engine *engine, const struct sim_cost_basis *basis,
-                        uint64_t kv_tokens)
+                        const struct sim_engine *engine, const struct sim_run *run, uint32_t side)
 {
+    const struct sim_cost_basis *basis = &run->basis[side];
+    uint64_t beyond = 0;
+    const uint64_t steps = sim_report_steps(run, side == 1, &beyond);
+
     (void)fprintf(file,
                   "  %s: %" PRIu32 " x %" PRIu32 " %s, tp %" PRIu32 " dp %" PRIu32 " ep %" PRIu32
                   ", weights %s, kv %s\n",
                   role, nodes, engine->gpus, engine->gpu, engine->tp, engine->dp, engine->ep,
                   sim_dtype_name(engine->weights), sim_dtype_name(engine->kv));
-    (void)fprintf(file, "    %s%s%s, calibration %s; %" PRIu64 " KV tokens a rank%s\n",
-                  basis->engine, engine->version[0] != '\0' ? ", asked for " : "", engine->version,
-                  basis->id, kv_tokens, engine->kv_tokens != 0 ? " (given)" : "");
-    if (basis->extrapolated) {
-        (void)fprintf(file, "    EXTRAPOLATED: %s\n", basis->why);
+    if (basis->own_times) {
+        (void)fprintf(file, "    %s", basis->why);
+    } else {
+        (void)fprintf(file, "    %s%s%s, calibration %s", basis->engine,
+                      engine->version[0] != '\0' ? ", asked for " : "", engine->version, basis->id);
+    }
+    (void)fprintf(file, "; %" PRIu64 " KV tokens a rank%s\n", run->kv_tokens[side],
+                  engine->kv_tokens != 0 ? " (given)" : "");
+    if (basis->why[0] != '\0' && !basis->own_times) {
+        (void)fprintf(file, "    %s: %s\n", basis->extrapolated ? "EXTRAPOLATED" : "rests on",
+                      basis->why);
+    }
+    if (beyond != 0) {
+        (void)fprintf(file,
+                      "    BEYOND what was measured: %.2f %% of its steps (%" PRIu64 " of %" PRIu64
+                      "); their times go on in straight lines\n",
+                      100 * (double)beyond / (double)steps, beyond, steps);
     }
 }
 
@@ -37,14 +66,12 @@ static void heading(FILE *file, const struct sim_scenario *scenario, const struc
                   "  scenario %016" PRIx64 ", seed %" PRIu64 "; %s; %" PRIu32 " GPUs in all\n",
                   metrics->digest, scenario->seed, scenario->model.name, metrics->gpus);
     if (colocated) {
-        engine_line(file, "co-located", scenario->colocated.nodes, &scenario->colocated.engine,
-                    &run->basis[0], run->kv_tokens[0]);
+        engine_line(file, "co-located", scenario->colocated.nodes, &scenario->colocated.engine, run,
+                    0);
         return;
     }
-    engine_line(file, "prefill", scenario->prefill.nodes, &scenario->prefill.engine, &run->basis[0],
-                run->kv_tokens[0]);
-    engine_line(file, "decode ", scenario->decode.nodes, &scenario->decode.engine, &run->basis[1],
-                run->kv_tokens[1]);
+    engine_line(file, "prefill", scenario->prefill.nodes, &scenario->prefill.engine, run, 0);
+    engine_line(file, "decode ", scenario->decode.nodes, &scenario->decode.engine, run, 1);
     (void)fprintf(file, "  network: %" PRIu32 " x %s a GPU%s%s\n", scenario->network.nics_per_gpu,
                   scenario->network.nic.name, run->folded ? ", folded" : "",
                   scenario->network.pod_nodes != 0 ? ", pods with uplinks" : "");

@@ -18,6 +18,10 @@ const char *sim_version(void);
 int sim_report_text(FILE *file, const struct sim_scenario *scenario, const struct sim_run *run,
                     const struct sim_metrics *metrics);
 
+/* Forwards and steps of prefill (or co-located) or decode nodes; *beyond of them were priced beyond what was
+ * measured. O(nodes). */
+uint64_t sim_report_steps(const struct sim_run *run, bool decode, uint64_t *beyond);
+
 /* A new reference, or NULL without memory. */
 json_t *sim_report_json(const struct sim_scenario *scenario, const struct sim_run *run,
                         const struct sim_metrics *metrics);

@@ -46,12 +46,17 @@ static json_t *summary(const struct sim_summary *s)
         "batches", (json_int_t)s->batches, "wide", s->wide, "correlated", s->correlated);
 }
 
-static json_t *basis(const struct sim_cost_basis *b, const char *version)
+static json_t *basis(const struct sim_run *run, uint32_t side, const char *version)
 {
-    return json_pack("{ss ss ss sb ss so so}", "calibration", b->id, "engine", b->engine,
+    const struct sim_cost_basis *b = &run->basis[side];
+    uint64_t beyond = 0;
+    const uint64_t steps = sim_report_steps(run, side == 1, &beyond);
+
+    return json_pack("{ss ss ss sb ss so so sI sI}", "calibration", b->id, "engine", b->engine,
                      "engine_version", version, "extrapolated", b->extrapolated, "why", b->why,
                      "step_overhead_us", real(b->step_overhead_ns / 1000), "layer_overhead_us",
-                     real(b->layer_overhead_ns / 1000));
+                     real(b->layer_overhead_ns / 1000), "steps", (json_int_t)steps, "steps_beyond",
+                     (json_int_t)beyond);
 }
 
 json_t *sim_report_origin(const struct sim_scenario *scenario, const struct sim_run *run,
@@ -63,11 +68,11 @@ json_t *sim_report_origin(const struct sim_scenario *scenario, const struct sim_
     if (sides == NULL) {
         return NULL;
     }
-    (void)json_array_append_new(
-        sides, basis(&run->basis[0], colocated ? scenario->colocated.engine.version
-                                               : scenario->prefill.engine.version));
+    (void)json_array_append_new(sides, basis(run, 0,
+                                             colocated ? scenario->colocated.engine.version
+                                                       : scenario->prefill.engine.version));
     if (!colocated) {
-        (void)json_array_append_new(sides, basis(&run->basis[1], scenario->decode.engine.version));
+        (void)json_array_append_new(sides, basis(run, 1, scenario->decode.engine.version));
     }
     return json_pack("{ss ss so sI so ss ss so sb}", "program", "halage-sim", "version",
                      sim_version(), "scenario_digest", hex(metrics->digest), "seed",

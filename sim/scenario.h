@@ -178,7 +178,7 @@ struct sim_scenario {
 void sim_scenario_default(struct sim_scenario *scenario);
 
 /*
- * Read a scenario file. What it leaves out has the default's value.
+ * Read a scenario file. What it leaves out has the default's value; of colocated's engine, decode's.
  *
  * overrides  [override_count] "key.path=value", as on the command line; applied last, in order.
  *            Lists: "decode.accept=[0.8, 0.5]", "faults.0.at=3s", "faults=[]"

@@ -166,8 +166,10 @@ const struct sim_key sim_keys[] = {
     WIDE("seed", seed, 0, 9007199254740992.0, COMMENT("of all draws: equal seed, equal run")),
     SPECIAL("node", SIM_KEY_NODE, node,
             COMMENT("preset, sets all GPUs and NICs: halage-sim list nodes; none")),
-    WORD("serving", serving, serving_words,
-         COMMENT("disaggregated (sections prefill and decode) or colocated")),
+    WORD(
+        "serving", serving, serving_words,
+        COMMENT(
+            "disaggregated (prefill and decode) or colocated, whose engine is decode's if unsaid")),
 
     SPECIAL("model.name", SIM_KEY_MODEL, model.name,
             COMMENT("halage-sim list models; or any, with all keys below given")),
@@ -213,7 +215,7 @@ const struct sim_key sim_keys[] = {
     BOOL("decode.last_token", decode.last_token,
          COMMENT("the first step computes the prompt's last token; else prefill sampled it")),
 
-    ENGINE("colocated", colocated),
+    ENGINE("colocated", colocated), /* left out: as decode's, see follow_decode() */
     BUDGET("colocated", colocated),
     BATCH("colocated", colocated),
 

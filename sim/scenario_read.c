@@ -4,6 +4,7 @@
 #include "scenario_file.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -175,6 +176,47 @@ static int override(struct sim_scenario *scenario, const char *words, char *text
     return sim_key_set(scenario, key, value, &source, text, capacity);
 }
 
+/* Which keys the files and overrides say. Overrides with unknown keys were refused. */
+static void mark_said(const struct sim_file_chain *chain, const char *const *overrides,
+                      uint32_t override_count, bool said[SIM_FILE_KEYS_MAX])
+{
+    for (uint32_t k = 0; k < sim_key_count; k++) {
+        const size_t bytes = strlen(sim_keys[k].path);
+        said[k] = false;
+        for (uint32_t i = 0; i < chain->count; i++) {
+            said[k] |= chain->files[i]->values[k] != NULL;
+        }
+        for (uint32_t i = 0; i < override_count; i++) {
+            said[k] |=
+                strncmp(overrides[i], sim_keys[k].path, bytes) == 0 && overrides[i][bytes] == '=';
+        }
+    }
+}
+
+/* The engine of co-located nodes is the decode nodes', but for what is said of it: the two are compared. */
+static void follow_decode(struct sim_scenario *scenario, const bool said[SIM_FILE_KEYS_MAX])
+{
+    const struct sim_key_source source = {.name = "colocated", .beside = scenario->path};
+    const size_t from = offsetof(struct sim_scenario, decode.engine);
+    const size_t to = offsetof(struct sim_scenario, colocated.engine);
+
+    for (uint32_t k = 0; k < sim_key_count; k++) {
+        const struct sim_key *const key = &sim_keys[k];
+        if (said[k] || key->offset < to || key->offset >= to + sizeof(struct sim_engine)) {
+            continue;
+        }
+        for (uint32_t i = 0; i < sim_key_count; i++) {
+            char value[SIM_KEY_TEXT_BYTES];
+            char text[SIM_KEY_TEXT_BYTES];
+            if (sim_keys[i].offset == key->offset - to + from) {
+                sim_key_print(scenario, &sim_keys[i], value);
+                const int result = sim_key_set(scenario, key, value, &source, text, sizeof text);
+                HLG_ASSERT(result == 0); /* what one prints the other takes */
+            }
+        }
+    }
+}
+
 int sim_scenario_read(struct sim_scenario *scenario, const char *path, const char *const *overrides,
                       uint32_t override_count, char *text, size_t capacity)
 {
@@ -190,6 +232,11 @@ int sim_scenario_read(struct sim_scenario *scenario, const char *path, const cha
     }
     for (uint32_t i = 0; result == 0 && i < override_count; i++) {
         result = override(scenario, overrides[i], text, capacity);
+    }
+    if (result == 0) {
+        bool said[SIM_FILE_KEYS_MAX];
+        mark_said(&chain, overrides, override_count, said);
+        follow_decode(scenario, said);
     }
     sim_file_free(&chain);
     if (result < 0) {

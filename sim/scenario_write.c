@@ -150,9 +150,10 @@ int sim_scenario_write(const struct sim_scenario *scenario, bool comments, FILE 
     if (comments) {
         (void)fputs("# A scenario of halage-sim: every key with its value and meaning. What is "
                     "left out has the\n"
-                    "# value shown by `halage-sim init`. Times, rates, bytes and bandwidths need "
-                    "their unit. Keys\n"
-                    "# behind # come with the name above them, and may be set to differ from it.\n",
+                    "# value shown by `halage-sim init`; of colocated's engine it has decode's. "
+                    "Times, rates, bytes\n"
+                    "# and bandwidths need their unit. Keys behind # come with the name above "
+                    "them, and may be set to\n# differ from it.\n",
                     file);
     }
     for (uint32_t i = 0; sim_key_group(i) != NULL; i++) {

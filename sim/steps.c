@@ -28,6 +28,9 @@ struct plan {
     uint32_t position;
     double first_ns; /* of step 0 */
     double slope_ns; /* each step takes so much more than the one before */
+    uint32_t
+        beyond_begin; /* its steps from here on and before the limit go beyond the measured range */
+    uint32_t beyond_limit;
 };
 
 struct sim_steps {
@@ -383,8 +386,9 @@ static uint32_t find_longest(struct sim_steps *steps, uint32_t rank)
 
 /* Price the step that comes after `offset` more steps, in nanoseconds. */
 static double price(struct sim_steps *steps, const struct sim_rank_step *prompts, bool decode,
-                    uint32_t offset)
+                    uint32_t offset, bool *beyond)
 {
+    struct sim_cost_parts parts;
     double ns = 0;
 
     for (uint32_t r = 0; r < steps->config.ranks; r++) {
@@ -405,21 +409,23 @@ static double price(struct sim_steps *steps, const struct sim_rank_step *prompts
                 hlg_u32(context_at(&steps->sequences[longest], steps->made + offset));
         }
     }
-    ns = sim_cost_step_ns(steps->config.cost, steps->prices, steps->config.ranks, NULL);
+    ns = sim_cost_step_ns(steps->config.cost, steps->prices, steps->config.ranks, &parts);
+    *beyond = parts.is_beyond;
     HLG_ASSERT(ns >= 0 && ns < 1e15); /* a step of eleven days is no step */
     return ns < 1 ? 1 : ns;
 }
 
 /* Price the last step of the plan, and shorten the plan while its middle lies off the line: a table of the
  * cost model has its corners, and the slowest rank may change. Short plans are taken as they are. */
-static void straighten(struct sim_steps *steps)
+static void straighten(struct sim_steps *steps, bool *last_beyond)
 {
     struct plan *plan = &steps->plan;
-    double last_ns = price(steps, NULL, true, plan->end - 1);
+    double last_ns = price(steps, NULL, true, plan->end - 1, last_beyond);
 
     while (plan->end > STRAIGHT_STEPS) {
         const uint32_t middle = (plan->end - 1) / 2; /* any step between will do */
-        const double middle_ns = price(steps, NULL, true, middle);
+        bool middle_beyond = false;
+        const double middle_ns = price(steps, NULL, true, middle, &middle_beyond);
         const double line_ns =
             plan->first_ns + (last_ns - plan->first_ns) * (double)middle / (double)(plan->end - 1);
 
@@ -428,8 +434,34 @@ static void straighten(struct sim_steps *steps)
         }
         plan->end = middle + 1;
         last_ns = middle_ns;
+        *last_beyond = middle_beyond;
     }
     plan->slope_ns = (last_ns - plan->first_ns) / (double)(plan->end - 1);
+}
+
+/* Which steps of the plan go beyond what was measured. Contexts grow from step to step, so that the range
+ * is entered or left once: where, is looked for only when the ends differ. */
+static void mark_beyond(struct sim_steps *steps, bool first, bool last)
+{
+    struct plan *plan = &steps->plan;
+    uint32_t low = 0; /* as the first */
+    uint32_t high = plan->end - 1;
+
+    plan->beyond_begin = 0;
+    plan->beyond_limit = first ? plan->end : 0;
+    if (first == last) {
+        return;
+    }
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2; /* either of two will do */
+        bool beyond = false;
+
+        (void)price(steps, NULL, true, middle, &beyond);
+        low = beyond == first ? middle : low;
+        high = beyond == first ? high : middle;
+    }
+    plan->beyond_begin = first ? 0 : high;
+    plan->beyond_limit = first ? high : plan->end;
 }
 
 void sim_steps_plan(struct sim_steps *steps, hlg_time now, const struct sim_rank_step *prompts,
@@ -437,6 +469,8 @@ void sim_steps_plan(struct sim_steps *steps, hlg_time now, const struct sim_rank
 {
     const struct sim_steps_heap *heap = &steps->heaps[SIM_STEPS_FINISH];
     struct plan *plan = &steps->plan;
+    bool first_beyond = false;
+    bool last_beyond = false;
 
     HLG_ASSERT(!plan->valid && (prompts != NULL || (decode && heap->count != 0)));
     *plan =
@@ -448,10 +482,12 @@ void sim_steps_plan(struct sim_steps *steps, hlg_time now, const struct sim_rank
         plan->end =
             finish - steps->made < SIM_STEPS_MAX ? (uint32_t)(finish - steps->made) : SIM_STEPS_MAX;
     }
-    plan->first_ns = price(steps, prompts, decode, 0);
+    plan->first_ns = price(steps, prompts, decode, 0, &first_beyond);
+    last_beyond = first_beyond;
     if (plan->end > 1) {
-        straighten(steps);
+        straighten(steps, &last_beyond);
     }
+    mark_beyond(steps, first_beyond, last_beyond);
 }
 
 bool sim_steps_planned(const struct sim_steps *steps)
@@ -568,6 +604,8 @@ void sim_steps_move(struct sim_steps *steps, uint32_t k)
         return;
     }
     steps->totals.steps += k - from;
+    steps->totals.beyond += hlg_max_u32(from, hlg_min_u32(k, plan->beyond_limit)) -
+                            hlg_max_u32(from, hlg_min_u32(k, plan->beyond_begin));
     steps->totals.busy_ns +=
         (double)(sim_steps_boundary(steps, k) - sim_steps_boundary(steps, from));
     if (plan->decode) {

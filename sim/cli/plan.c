@@ -196,25 +196,43 @@ static void done(void *context, uint32_t index, json_t *result, const char *sent
     command_progress_show(simulation->progress, simulation->over, simulation->due, "simulations");
 }
 
-static int simulate(const char *program, struct plan *plan)
+/* Simulate the rows from `from` on. Returns 0 or an error. */
+static int simulate_rows(struct simulation *simulation, uint32_t from)
 {
-    uint32_t due[PLAN_ROWS_MAX];
-    struct command_progress progress;
-    struct simulation simulation = {.plan = plan, .progress = &progress};
+    const struct plan *plan = simulation->plan;
+    uint32_t due[PLAN_ROWS_MAX + PLAN_MIXED_MAX];
+    uint32_t count = 0;
     const struct sim_pool pool = {.jobs = plan->jobs,
                                   .work = work,
                                   .done = done,
-                                  .context = &simulation,
+                                  .context = simulation,
                                   .stopped = command_interrupted};
 
-    for (uint32_t i = 0; i < plan->row_count; i++) {
+    for (uint32_t i = from; i < plan->row_count; i++) {
         if (plan->rows[i].simulated) {
-            due[simulation.due++] = i;
+            due[count++] = i;
         }
     }
+    simulation->due += count;
+    return count == 0 ? 0 : sim_pool_run(&pool, due, count);
+}
+
+static int simulate(const char *program, struct plan *plan)
+{
+    struct command_progress progress;
+    struct simulation simulation = {.plan = plan, .progress = &progress};
+
     command_catch_signals();
     command_progress_begin(&progress, program, plan->quiet);
-    const int error = sim_pool_run(&pool, due, simulation.due);
+    int error = simulate_rows(&simulation, 0);
+    if (error == 0) {
+        const uint32_t from = plan->row_count;
+        plan_match_colocated(plan);
+        error = simulate_rows(&simulation, from);
+    }
+    while (error == 0 && plan_narrow_colocated(plan)) {
+        error = simulate_rows(&simulation, plan->row_count - 1);
+    }
     command_progress_end(&progress);
     if (error != 0 && error != -HLG_ECANCELED) {
         (void)options_error(program, "%s", hlg_error_text(error));
@@ -265,7 +283,9 @@ int command_plan(int argc, char **argv)
         .doc =
             "Find the split of N GPUs into prefill and decode nodes, of the scenario's kinds, that "
             "meets an SLO at a rate: by formulas first, then by simulation, beside co-located "
-            "nodes on as many GPUs.\vA row meets the SLO when the share of its requests that do is "
+            "nodes on as many GPUs, and on as few as do. tp, dp and ep are the scenario's: they "
+            "are "
+            "not searched.\vA row meets the SLO when the share of its requests that do is "
             "at least --share and its queue does not grow. Exit status: 0 something is feasible, "
             "1 failed, 2 bad input, 3 nothing is feasible, 130 interrupted.",
     };

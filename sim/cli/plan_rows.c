@@ -9,6 +9,7 @@
 #define MS               ((double)HLG_NS_PER_MS)
 #define PREFILL_ROWS_MAX 12u /* numbers of prefill nodes that are looked at */
 #define HOPELESS         1.2 /* overload by formula beyond which nothing is simulated */
+#define MATCHED_MAX      8u  /* co-located rows on as many GPUs as feasible splits */
 
 /* ---- What no size can do ---- */
 
@@ -167,19 +168,78 @@ static void add_rows(struct plan *plan)
     }
 }
 
-/* As many GPUs, or as near as whole nodes come: the baseline. */
-static void add_colocated(struct plan *plan)
+/* As many GPUs, or as near as whole nodes come: the baseline. Returns whether the row is new. */
+static bool add_colocated(struct plan *plan, uint32_t gpus)
 {
     const uint32_t each = plan->scenario->colocated.engine.gpus;
-    const uint32_t nodes = each == 0 ? 0 : plan->gpus / each; /* floored: what fits */
+    const uint32_t nodes = each == 0 ? 0 : gpus / each; /* floored: what fits */
 
-    if (nodes != 0) {
-        plan->rows[plan->row_count++] = (struct plan_row){.prefill = nodes,
-                                                          .gpus = nodes * each,
-                                                          .colocated = true,
-                                                          .whole_budget = true,
-                                                          .simulated = true};
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        if (plan->rows[i].colocated && plan->rows[i].prefill == nodes) {
+            return false;
+        }
     }
+    if (nodes == 0 || plan->row_count == PLAN_ROWS_MAX + PLAN_MIXED_MAX) {
+        return false;
+    }
+    plan->rows[plan->row_count++] =
+        (struct plan_row){.prefill = nodes,
+                          .gpus = nodes * each,
+                          .colocated = true,
+                          .whole_budget = nodes == plan->gpus / each, /* floored */
+                          .simulated = true};
+    return true;
+}
+
+/* Whether a co-located row could be simulated: if one can, all can. */
+static bool colocated_works(const struct plan *plan)
+{
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        if (plan->rows[i].colocated && plan->rows[i].report != NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
+void plan_match_colocated(struct plan *plan)
+{
+    uint32_t done = 0; /* GPUs of the last count */
+
+    for (uint32_t added = 0; added < MATCHED_MAX && colocated_works(plan);) {
+        uint32_t gpus = UINT32_MAX; /* the next larger count */
+        for (uint32_t i = 0; i < plan->row_count; i++) {
+            const struct plan_row *row = &plan->rows[i];
+            if (!row->colocated && row->feasible && row->gpus > done && row->gpus < gpus) {
+                gpus = row->gpus;
+            }
+        }
+        if (gpus == UINT32_MAX) {
+            return;
+        }
+        added += add_colocated(plan, gpus) ? 1 : 0;
+        done = gpus;
+    }
+}
+
+bool plan_narrow_colocated(struct plan *plan)
+{
+    uint32_t high = UINT32_MAX; /* fewest nodes that are feasible */
+    uint32_t low = 0;           /* most below that are not */
+
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        const struct plan_row *row = &plan->rows[i];
+        high = row->colocated && row->feasible ? hlg_min_u32(high, row->prefill) : high;
+    }
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        const struct plan_row *row = &plan->rows[i];
+        low = row->colocated && row->prefill < high ? hlg_max_u32(low, row->prefill) : low;
+    }
+    if (high == UINT32_MAX || high - low < 2) {
+        return false;
+    }
+    return add_colocated(plan, (low + (high - low) / 2) * /* floored: the lower one of two */
+                                   plan->scenario->colocated.engine.gpus);
 }
 
 int plan_prepare(struct plan *plan, char *text, size_t capacity)
@@ -204,9 +264,7 @@ int plan_prepare(struct plan *plan, char *text, size_t capacity)
         return CLI_BAD_INPUT;
     }
     if (sim_scenario_check(plan->scenario, NULL, text, capacity) != 0) {
-        plan->never = true;
-        (void)snprintf(plan->why, sizeof plan->why, "infeasible because %s", text);
-        return CLI_DONE;
+        return CLI_BAD_INPUT;
     }
     if (sim_scenario_workload(plan->scenario, &plan->workload, text, capacity) != 0 ||
         sim_analytic_create(plan->scenario, &plan->workload, plan->share, &plan->analytic, text,
@@ -218,7 +276,7 @@ int plan_prepare(struct plan *plan, char *text, size_t capacity)
         add_rows(plan);
     }
     if (!plan->never) {
-        add_colocated(plan);
+        (void)add_colocated(plan, plan->gpus);
     }
     return CLI_DONE;
 }
@@ -261,6 +319,7 @@ void plan_judge(const struct plan *plan, struct plan_row *row, json_t *result, c
     const json_t *slo = NULL;
 
     if (status == NULL || strcmp(status, "done") != 0) {
+        row->unable = true;
         row->broken = status == NULL || strcmp(status, "refused") != 0;
         (void)snprintf(row->why, sizeof row->why, "%s",
                        status == NULL ? sentence
@@ -279,15 +338,34 @@ void plan_judge(const struct plan *plan, struct plan_row *row, json_t *result, c
     }
 }
 
+/* Whether a row is the better answer: fewer GPUs, then more that meet the SLO. */
+static const struct plan_row *better(const struct plan_row *best, const struct plan_row *row)
+{
+    return best == NULL || row->gpus < best->gpus ||
+                   (row->gpus == best->gpus && row->slo_share > best->slo_share)
+               ? row
+               : best;
+}
+
 void plan_choose(struct plan *plan)
 {
-    plan->best = NULL;
+    for (uint32_t i = 1; i < plan->row_count; i++) { /* co-located rows by their nodes */
+        const struct plan_row row = plan->rows[i];
+        uint32_t at = i;
+        for (; row.colocated && at > 0 && plan->rows[at - 1].colocated &&
+               plan->rows[at - 1].prefill > row.prefill;
+             at--) {
+            plan->rows[at] = plan->rows[at - 1];
+        }
+        plan->rows[at] = row;
+    }
+    plan->best = plan->best_split = plan->best_colocated = NULL;
     for (uint32_t i = 0; i < plan->row_count; i++) {
         const struct plan_row *row = &plan->rows[i];
-        const struct plan_row *best = plan->best;
-        if (row->feasible && (best == NULL || row->gpus < best->gpus ||
-                              (row->gpus == best->gpus && row->slo_share > best->slo_share))) {
-            plan->best = row;
+        if (row->feasible) {
+            const struct plan_row **of = row->colocated ? &plan->best_colocated : &plan->best_split;
+            *of = better(*of, row);
+            plan->best = better(plan->best, row);
         }
     }
 }

@@ -5,6 +5,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <string.h>
 
 #define MS ((double)HLG_NS_PER_MS)
 
@@ -44,12 +45,31 @@ static void analytic_cell(FILE *file, const struct plan_row *row, double formula
     }
 }
 
+/* GPUs of a machine of the preset; 0: the scenario names none. */
+static uint32_t machine_gpus(const struct plan *plan)
+{
+    const struct sim_node_preset *preset = sim_node_preset_find(plan->scenario->node);
+    return preset == NULL ? 0 : preset->gpus;
+}
+
+static void machines_cell(FILE *file, const struct plan *plan, const struct plan_row *row)
+{
+    const uint32_t each = machine_gpus(plan);
+
+    if (each == 0) {
+        (void)fprintf(file, " %8s", "-");
+    } else {
+        (void)fprintf(file, " %8.5g", (double)row->gpus / each);
+    }
+}
+
 static void table_row(FILE *file, const struct plan *plan, const struct plan_row *row)
 {
     char name[32];
 
     row_name(row, name);
     (void)fprintf(file, "%c%-11s %5" PRIu32, row == plan->best ? '*' : ' ', name, row->gpus);
+    machines_cell(file, plan, row);
     if (row->report == NULL) {
         (void)fprintf(file, " %8s %7s %8s %8s %8s %8s", "-", "-", "-", "-", "-", "-");
     } else {
@@ -66,6 +86,8 @@ static void table_row(FILE *file, const struct plan *plan, const struct plan_row
         const char *limit = json_string_value(json_object_get(row->report, "limit"));
         (void)fprintf(file, "  feasible%s; limit: %s\n", row->uncertain ? " (not certain)" : "",
                       limit);
+    } else if (row->unable) {
+        (void)fprintf(file, "  not simulated: %s\n", row->why);
     } else if (row->why[0] != '\0') {
         (void)fprintf(file, "  infeasible because %s%s\n", row->why,
                       row->uncertain ? " (not certain)" : "");
@@ -111,6 +133,11 @@ static void base_lines(FILE *file, const struct plan *plan)
                   scenario->prefill.engine.gpus, scenario->prefill.engine.gpu, base->kv_tokens[0],
                   scenario->decode.engine.gpus, scenario->decode.engine.gpu, base->kv_tokens[1],
                   scenario->colocated.engine.gpus, scenario->colocated.engine.gpu);
+    (void)fputs("  a node is an instance of tp * dp GPUs, not a machine", file);
+    if (machine_gpus(plan) != 0) {
+        (void)fprintf(file, " (%s: %" PRIu32 " GPUs)", scenario->node, machine_gpus(plan));
+    }
+    (void)fputs("; tp, dp and ep are the scenario's, they are not searched\n", file);
     if (scenario->decode.draft != scenario->colocated.draft) {
         (void)fprintf(file,
                       "  unequal: decode nodes verify %" PRIu32
@@ -120,23 +147,62 @@ static void base_lines(FILE *file, const struct plan *plan)
     }
 }
 
-/* What the numbers rest on: of the first simulation, they all do on the same. */
+/* The largest share of steps beyond what was measured, of all simulations with this role. */
+static double beyond_share(const struct plan *plan, bool colocated, size_t side)
+{
+    double most = 0;
+
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        const struct plan_row *row = &plan->rows[i];
+        const json_t *costs = json_object_get(json_object_get(row->report, "origin"), "cost");
+        const json_t *cost = json_array_get(costs, side);
+        const double steps = json_number_value(json_object_get(cost, "steps"));
+        if (row->colocated == colocated && steps > 0) {
+            most = fmax(most, json_number_value(json_object_get(cost, "steps_beyond")) / steps);
+        }
+    }
+    return most;
+}
+
+static void cost_line(FILE *file, const char *role, const json_t *cost, double beyond)
+{
+    const char *const why = json_string_value(json_object_get(cost, "why"));
+    const char *const id = json_string_value(json_object_get(cost, "calibration"));
+
+    if (strcmp(id, "none") == 0) { /* a user's own step times */
+        (void)fprintf(file, "  %s: %s\n", role, why);
+    } else {
+        (void)fprintf(file, "  %s: %s, calibration %s%s%s\n", role,
+                      json_string_value(json_object_get(cost, "engine")), id,
+                      why[0] == '\0'                                        ? ""
+                      : json_is_true(json_object_get(cost, "extrapolated")) ? "; EXTRAPOLATED: "
+                                                                            : "; rests on: ",
+                      why);
+    }
+    if (beyond > 0) {
+        (void)fprintf(file, "    BEYOND what was measured: up to %.2f %% of its steps in a row\n",
+                      100 * beyond);
+    }
+}
+
+/* What the numbers rest on: of the first simulation of either serving, they all do on the same. */
 static void cost_lines(FILE *file, const struct plan *plan)
 {
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        const json_t *costs =
-            json_object_get(json_object_get(plan->rows[i].report, "origin"), "cost");
-        for (size_t k = 0; k < json_array_size(costs); k++) {
-            const json_t *cost = json_array_get(costs, k);
-            const bool flagged = json_is_true(json_object_get(cost, "extrapolated"));
-            (void)fprintf(file, "  %s: %s, calibration %s%s%s\n", k == 0 ? "prefill" : "decode",
-                          json_string_value(json_object_get(cost, "engine")),
-                          json_string_value(json_object_get(cost, "calibration")),
-                          flagged ? "; EXTRAPOLATED: " : "",
-                          flagged ? json_string_value(json_object_get(cost, "why")) : "");
-        }
-        if (json_array_size(costs) != 0) {
-            return;
+    for (uint32_t colocated = 0; colocated < 2; colocated++) {
+        for (uint32_t i = 0; i < plan->row_count; i++) {
+            const struct plan_row *row = &plan->rows[i];
+            const json_t *costs = json_object_get(json_object_get(row->report, "origin"), "cost");
+            if (row->report == NULL || row->colocated != (colocated == 1)) {
+                continue;
+            }
+            for (size_t k = 0; k < json_array_size(costs); k++) {
+                cost_line(file,
+                          row->colocated ? "co-located"
+                          : k == 0       ? "prefill"
+                                         : "decode",
+                          json_array_get(costs, k), beyond_share(plan, row->colocated, k));
+            }
+            break;
         }
     }
 }
@@ -162,29 +228,25 @@ static void interrupted_line(FILE *file, const struct plan *plan)
     (void)fprintf(file, "* fewest GPUs so far: %s on %" PRIu32 " GPUs\n", name, plan->best->gpus);
 }
 
-void plan_text(FILE *file, const struct plan *plan)
+static void answer_row(FILE *file, const struct plan *plan, const struct plan_row *row)
 {
+    const uint32_t each = machine_gpus(plan);
     char name[32];
 
-    heading(file, plan);
-    if (plan->analytic != NULL) {
-        base_lines(file, plan);
+    row_name(row, name);
+    (void)fprintf(file, "%s on %" PRIu32 " GPUs", name, row->gpus);
+    if (each != 0) {
+        (void)fprintf(file, " = %.5g machine%s", (double)row->gpus / each,
+                      row->gpus == each ? "" : "s");
     }
-    cost_lines(file, plan);
+}
+
+/* The fewest GPUs, and beside them those of the other serving. */
+static void answer(FILE *file, const struct plan *plan)
+{
     if (plan->never) {
         (void)fprintf(file, "%s\n", plan->why);
         return;
-    }
-    (void)fprintf(file, "\n%-12s %5s %8s %7s %17s %17s %31s\n", "", "", "", "",
-                  "TTFT ms, simulated", "TPOT ms, simulated", "mean by formula, ms, and off by");
-    (void)fprintf(file, " %-11s %5s %8s %7s %8s %8s %8s %8s %15s %15s  %s\n", "P:D", "GPUs",
-                  "good/s", "SLO met", "p50", "p90", "p50", "p90", "TTFT", "TPOT", "verdict");
-    for (uint32_t i = 0; i < plan->row_count; i++) {
-        table_row(file, plan, &plan->rows[i]);
-    }
-    if (plan->thinned) {
-        (void)fputs("not all splits are shown: those near the formulas' best, and some beyond\n",
-                    file);
     }
     if (plan->interrupted) {
         interrupted_line(file, plan);
@@ -194,11 +256,48 @@ void plan_text(FILE *file, const struct plan *plan)
         (void)fprintf(file, "nothing is feasible with %" PRIu32 " GPUs\n", plan->gpus);
         return;
     }
-    row_name(plan->best, name);
-    (void)fprintf(file, "* fewest GPUs: %s on %" PRIu32 " GPUs\n", name, plan->best->gpus);
+    const struct plan_row *other = plan->best->colocated ? plan->best_split : plan->best_colocated;
+    (void)fputs("* fewest GPUs: ", file);
+    answer_row(file, plan, plan->best);
+    if (other != NULL) {
+        (void)fprintf(file, "; %s: ", other->colocated ? "co-located" : "apart");
+        answer_row(file, plan, other);
+    }
+    (void)fputc('\n', file);
+}
+
+void plan_text(FILE *file, const struct plan *plan)
+{
+    heading(file, plan);
+    answer(file, plan);
+    if (plan->analytic != NULL) {
+        base_lines(file, plan);
+    }
+    cost_lines(file, plan);
+    if (plan->never) {
+        return;
+    }
+    (void)fprintf(file, "\n%-12s %5s %8s %8s %7s %17s %17s %31s\n", "", "", "", "", "",
+                  "TTFT ms, simulated", "TPOT ms, simulated", "mean by formula, ms, and off by");
+    (void)fprintf(file, " %-11s %5s %8s %8s %7s %8s %8s %8s %8s %15s %15s  %s\n", "P:D", "GPUs",
+                  "machines", "good/s", "SLO met", "p50", "p90", "p50", "p90", "TTFT", "TPOT",
+                  "verdict");
+    for (uint32_t i = 0; i < plan->row_count; i++) {
+        table_row(file, plan, &plan->rows[i]);
+    }
+    if (plan->thinned) {
+        (void)fputs("not all splits are shown: those near the formulas' best, and some beyond\n",
+                    file);
+    }
+    answer(file, plan);
 }
 
 /* ---- JSON ---- */
+
+static json_t *index_of(const struct plan *plan, const struct plan_row *row)
+{
+    return row == NULL ? json_null() : json_integer(row - plan->rows);
+}
 
 static json_t *finite(double value)
 {
@@ -250,12 +349,14 @@ json_t *plan_json(const struct plan *plan)
         (void)json_array_append_new(rows, row_json(&plan->rows[i]));
     }
     return json_pack(
-        "{s{ss ss ss ss sI} s{so so so sI} so sb sb ss so so}", "origin", "program", "halage-sim",
-        "version", sim_version(), "name", plan->scenario->name, "scenario_digest", digest, "seed",
-        (json_int_t)plan->scenario->seed, "wanted", "ttft_ms",
+        "{s{ss ss ss ss sI} s{so so so sI} so sb sb ss so so so so so}", "origin", "program",
+        "halage-sim", "version", sim_version(), "name", plan->scenario->name, "scenario_digest",
+        digest, "seed", (json_int_t)plan->scenario->seed, "wanted", "ttft_ms",
         plan->slo_ttft_ns > 0 ? finite(plan->slo_ttft_ns / MS) : json_null(), "tpot_ms",
         plan->slo_tpot_ns > 0 ? finite(plan->slo_tpot_ns / MS) : json_null(), "share",
         finite(plan->share), "gpus", (json_int_t)plan->gpus, "base", base_json(plan), "interrupted",
         plan->interrupted, "feasible", plan->best != NULL, "because", plan->why, "rows", rows,
-        "best", plan->best == NULL ? json_null() : json_integer(plan->best - plan->rows));
+        "best", index_of(plan, plan->best), "best_split", index_of(plan, plan->best_split),
+        "best_colocated", index_of(plan, plan->best_colocated), "machine_gpus",
+        machine_gpus(plan) == 0 ? json_null() : json_integer(machine_gpus(plan)));
 }

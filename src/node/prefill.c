@@ -380,7 +380,7 @@ static int run(struct engine *e)
     if (e->node.interrupted) {
         node_say(&e->node,
                  "interrupted; %" PRIu64 " requests sent, %" PRIu64 " stopped, %" PRIu64
-                 " forwards",
+                 " forwards (prompts of one token need no prefill node and are not among them)",
                  e->sent, e->stopped, e->forwards);
         return CLI_INTERRUPTED;
     }

@@ -229,6 +229,20 @@ class Nodes(unittest.TestCase):
         self.assertIn("is up", end.err)
         self.assertIn("interrupted; ", end.err)
 
+    def test_prompts_of_one_token_are_not_sent(self):
+        """They need no prefill node, and its last line says so: 5 verified there, 3 sent here."""
+        prefill, port = self.prefill()
+        with tempfile.TemporaryDirectory() as directory:
+            trace = pathlib.Path(directory) / "trace.csv"
+            rows = "".join(f"2023-11-16 18:15:4{i}.0000000,{tokens},3\n" for i, tokens in enumerate((40, 1, 17, 1, 2)))
+            trace.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n" + rows, encoding="ascii")
+            result = self.decode(port, requests=5, trace=trace)
+        self.assertEqual(result.status, demo.DONE, result)
+        self.assertEqual(result.json["verified"], 5)
+        prefill.interrupt()
+        self.assertIn("; 3 requests sent, 0 stopped, ", end := prefill.finish().err)
+        self.assertIn("(prompts of one token need no prefill node and are not among them)", end)
+
     def test_no_library_catches_control_c(self):
         prefill, _ = self.prefill()
         status = pathlib.Path(f"/proc/{prefill.process.pid}/status").read_text()

@@ -11,7 +11,8 @@ import tempfile
 import unittest
 
 HALAGE = pathlib.Path(os.environ["HALAGE_BIN_DIR"]) / "halage"
-DOCUMENT = pathlib.Path(os.environ["HALAGE_SOURCE_DIR"]) / "docs" / "layouts.md"
+SOURCE = pathlib.Path(os.environ["HALAGE_SOURCE_DIR"])
+DOCUMENT = SOURCE / "docs" / "layouts.md"
 
 GROUP = "{planes: 2, heads: 8, head_bytes: 128, page_tokens: 16}"
 CONTEXT = "{kind: context, head_bytes: 4096}"
@@ -31,7 +32,9 @@ class Plan(unittest.TestCase):
         self.directory = pathlib.Path(directory.name)
 
     def write(self, name, text):
-        (self.directory / name).write_text(text, encoding="utf-8")
+        path = self.directory / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
     def halage(self, *words):
         return subprocess.run(
@@ -53,11 +56,22 @@ class Plan(unittest.TestCase):
         text = DOCUMENT.read_text(encoding="utf-8")
         for name, body in re.findall(r"```yaml\n# (\S+\.yaml)\n(.*?)```", text, re.DOTALL):
             self.write(name, body)
+            if name.startswith("examples/"):  # shipped as it is shown
+                self.assertEqual((SOURCE / name).read_text(encoding="utf-8"), body)
         examples = re.findall(r"```console\n\$ halage (.*?)\n(.*?)```", text, re.DOTALL)
         self.assertEqual(len(examples), 4)
         for command, output in examples:
             result = self.halage(*command.split())
             self.assertEqual(result.stdout + result.stderr, output, command)
+
+    def test_the_readme_command_works_as_it_stands(self):
+        text = (SOURCE / "README.md").read_text(encoding="utf-8")
+        commands = re.findall(r"^ +build/dev/bin/halage (plan .*)$", text, re.MULTILINE)
+        self.assertEqual(len(commands), 1)
+        result = subprocess.run([HALAGE, *commands[0].split()], cwd=SOURCE, capture_output=True, text=True, timeout=30,
+                                check=False)
+        self.assertEqual((result.returncode, result.stderr), (0, ""))
+        self.assertIn("expected pieces:\n", result.stdout)
 
     def test_json_says_the_same_as_its_slices(self):
         cases = [

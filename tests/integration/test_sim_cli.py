@@ -308,6 +308,33 @@ class Runs(Sim):
         self.assertIn("TTFT", plain.stdout)
         json.loads(both.stdout)
 
+    def test_what_the_numbers_rest_on_is_in_the_text(self):
+        words = ("-s", "prefill.engine=none", "-s", "decode.engine=vllm")
+        result = self.good("run", "a.yaml", *SMALL, *words, "--json", "-")
+        costs = json.loads(result.stdout)["origin"]["cost"]
+        self.assertTrue(costs[0]["why"] and costs[1]["why"])
+        for cost in costs:
+            self.assertIn(f": {cost['why']}\n", result.stderr)
+
+    def test_steps_beyond_a_users_table_are_counted(self):
+        rows = "kind\ttokens\tcontext\ttime_us\nprefill\t1\t0\t100\nprefill\t%d\t0\t90000\n" \
+               "decode\t1\t0\t5000\ndecode\t1\t%d\t9000\ndecode\t256\t0\t9000\ndecode\t256\t%d\t20000\n"
+        self.write("wide.tsv", rows % (70000, 300000, 300000))
+        self.write("small.tsv", rows % (10, 20, 20))
+        for name in "wide", "small":
+            words = ("-s", f"prefill.table={name}.tsv", "-s", f"decode.table={name}.tsv",
+                     "-s", "prefill.budget_tokens=65536", "-s", "prefill.chunked=false")
+            result = self.good("run", "a.yaml", *SMALL, *words, "--json", "-")
+            costs = json.loads(result.stdout)["origin"]["cost"]
+            self.assertEqual([cost["calibration"] for cost in costs], ["none", "none"])
+            self.assertEqual(result.stderr.count(f"    step times of {name}.tsv; "), 2, result.stderr)
+            self.assertNotIn("calibration", result.stderr)
+            for cost in costs:
+                self.assertGreater(cost["steps"], 0)
+                self.assertEqual(cost["steps_beyond"], 0 if name == "wide" else cost["steps"])
+            self.assertEqual(result.stderr.count("BEYOND what was measured: 100.00 % of its steps"),
+                             0 if name == "wide" else 2)
+
     def test_explain_tells_one_life(self):
         text = self.good("explain", "a.yaml", *SMALL, "--request", "7").stdout
         self.assertIn("7", text)

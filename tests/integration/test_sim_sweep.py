@@ -310,7 +310,10 @@ class Plan(Case):
             else:
                 self.assertTrue(row["because"])
         self.assertIn("colocated", [row["serving"] for row in plan["rows"]])
-        self.assertIn("* fewest GPUs: ", result.stdout)
+        lines = result.stdout.splitlines()
+        self.assertRegex(lines[2], r"^\* fewest GPUs: \S.* on \d+ GPUs = [0-9.]+ machines?")
+        self.assertEqual(lines[2], lines[-1])
+        self.assertIn("they are not searched", result.stdout)
         again = self.read("p.json")
         self.plan("--slo", "ttft=2s,tpot=40ms", "--rate", "3/s", "--gpus", "32", "--jobs", "1")
         self.assertEqual(self.read("p.json"), again)
@@ -322,9 +325,35 @@ class Plan(Case):
         self.assertIn("infeasible at any size: a sequence alone", result.stdout)
         result = self.plan("--slo", "tpot=20ms", "--rate", "1/s", "--gpus", "8", status=3)
         self.assertIn("infeasible because 8 GPUs are fewer", result.stdout)
-        result = self.plan("--slo", "tpot=20ms", "-s", "prefill.gpu=H100", "--gpus", "64", status=3)
-        self.assertIn("GiB missing", result.stdout)
         self.assertFalse(json.loads(self.read("p.json"))["feasible"])
+
+    def test_what_cannot_be_simulated_is_bad_input(self):
+        """A scenario that `check` refuses is none to plan; a row that it refuses is not called infeasible."""
+        words = ("--slo", "tpot=40ms", "--gpus", "64")
+        result = self.plan(*words, "-s", "prefill.gpu=H100", status=2)
+        self.assertIn("GiB missing", result.stderr)
+        self.assertEqual(result.stderr.count("\n"), 1)
+        result = self.plan(*words, "-s", "colocated.tp=16", "--rate", "1/s")
+        row = next(line for line in result.stdout.splitlines() if line.startswith(" co-loc."))
+        self.assertIn("  not simulated: ", row)
+        self.assertNotIn("infeasible", row)
+
+    def test_machines_are_counted_and_rows_say_what_they_rest_on(self):
+        """Two kinds of node of 4 and 8 GPUs in machines of 8; co-located nodes are as the decode nodes."""
+        result = self.plan("--slo", "ttft=5s", "--gpus", "20", "--rate", "1/s", "-s", "model.name=Llama-3.1-70B",
+                           "-s", "prefill.tp=4", "-s", "decode.engine=vllm")
+        plan = json.loads(self.read("p.json"))
+        self.assertEqual(plan["machine_gpus"], 8)
+        self.assertRegex(result.stdout, r"\n.1:2 +20 +2\.5 ")
+        mixed = [row["report"]["origin"]["cost"] for row in plan["rows"] if row["serving"] == "colocated"]
+        apart = plan["rows"][0]["report"]["origin"]["cost"]
+        self.assertIn("constants of vllm on H100", apart[1]["why"])
+        for cost in mixed:
+            self.assertEqual(cost[0]["why"], apart[1]["why"])
+        self.assertEqual(apart[0]["why"], "")
+        self.assertRegex(result.stdout, r"\n  prefill: sglang \S+, calibration \S+\n")
+        self.assertIn(f"  co-located: vllm 0.15.1, calibration {apart[1]['calibration']}; rests on: {apart[1]['why']}",
+                      result.stdout)
 
     def test_overload_is_said(self):
         result = self.plan("--slo", "ttft=5s", "--rate", "60/s", "--gpus", "16", status=3)
@@ -335,7 +364,9 @@ class Plan(Case):
         """C08: nothing is left over from a load that went away."""
         self.plan("--slo", "ttft=2s,tpot=40ms", "--rate", "0.01/s", "--gpus", "48")
         plan = json.loads(self.read("p.json"))
-        self.assertEqual(plan["rows"][plan["best"]]["gpus"], 16)
+        self.assertEqual(plan["rows"][plan["best_split"]]["gpus"], 16)
+        self.assertEqual(plan["rows"][plan["best_colocated"]]["gpus"], 8)
+        self.assertEqual(plan["best"], plan["best_colocated"])
 
     def test_bursts_are_planned_for(self):
         """C07: at the same mean rate, queues of bursts are in the verdict."""
@@ -345,7 +376,7 @@ class Plan(Case):
             self.plan(*words, *arrivals)
             plan = json.loads(self.read("p.json"))
             first = next(row for row in plan["rows"] if (row["prefill_nodes"], row["decode_nodes"]) == (1, 1))
-            found.append((plan["rows"][plan["best"]]["gpus"], first["report"]["latency"]["ttft_ms"]["mean"]))
+            found.append((plan["rows"][plan["best_split"]]["gpus"], first["report"]["latency"]["ttft_ms"]["mean"]))
         self.assertGreater(found[1][0], found[0][0])
         self.assertGreater(found[1][1], 3 * found[0][1])
 
@@ -355,10 +386,15 @@ class Plan(Case):
         rows = json.loads(self.read("p.json"))["rows"]
         mixed = [row for row in rows if row["serving"] == "colocated"]
         apart = [row for row in rows if row["serving"] != "colocated" and row["gpus"] == 32]
-        self.assertEqual([row["gpus"] for row in mixed], [32])
+        counts = [row["gpus"] for row in mixed]
+        self.assertEqual(counts, sorted(set(counts)))
+        self.assertEqual(counts[-1], 32)
+        self.assertLessEqual({row["gpus"] for row in rows if row["feasible"]}, set(counts))
+        good = [row["gpus"] for row in mixed if row["feasible"]]
+        self.assertTrue(good[0] == 8 or good[0] - 8 in counts)
         for row in apart:
             for key in "requests", "slo":
-                mine, other = row["report"][key], mixed[0]["report"][key]
+                mine, other = row["report"][key], mixed[-1]["report"][key]
                 for field in "measured", "all", "ttft_ms", "tpot_ms":
                     self.assertEqual(mine.get(field), other.get(field))
 

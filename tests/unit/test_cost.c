@@ -566,7 +566,11 @@ static void shapes_that_cannot_be_are_refused(void **state)
     (void)state;
     expect_refusal(&config,
                    "ep: 1: leaves 320 of each expert's 2560 rows to a rank, no multiple of "
-                   "the fp8 block of 128: raise ep");
+                   "the fp8 block of 128: set ep: 8, or tp: 4");
+    config.tp = 4; /* the remedy works */
+    cost = create(&config);
+    sim_cost_destroy(cost);
+    config.tp = 8;
     config.ep = 8;
     cost = create(&config);
     sim_cost_destroy(cost);
@@ -592,7 +596,8 @@ static void shapes_that_cannot_be_are_refused(void **state)
     config = config_of(&coder);
     config.dp = 8;
     config.ep = 64;
-    expect_refusal(&config, "ep: 64: must divide the 160 experts");
+    expect_refusal(&config, "ep: 64: must divide the 160 experts of "
+                            "Qwen3-Coder-480B-A35B-Instruct: use other weights or fewer ranks");
     config = config_of(&shapes[10]);
     config.ep = 2;
     expect_refusal(&config, "ep: 2: Llama-3.1-70B has no experts: write 1");
@@ -717,12 +722,17 @@ static void a_users_table_overrides(void **state)
     mixed.chunk_count = 1;
     assert_true(sim_cost_step_ns(cost, &mixed, 1, &parts) == 10e6 + 2e6 - 1e6);
     assert_true(parts.overhead_ns == 11e6 && !parts.is_beyond);
-    mixed = decode(99, 1000);
-    (void)sim_cost_step_ns(cost, &mixed, 1, &parts);
-    assert_true(parts.is_beyond);
+    const struct sim_rank_step outside[] = {decode(99, 1000), decode(8, 3001), decode(7, 1000),
+                                            decode(8, 999)};
+    for (uint32_t i = 0; i < sizeof outside / sizeof outside[0]; i++) {
+        (void)sim_cost_step_ns(cost, &outside[i], 1, &parts);
+        assert_true(parts.is_beyond);
+    }
     struct sim_cost_basis basis;
     sim_cost_basis(cost, &basis);
     assert_non_null(strstr(basis.why, "step times of /tmp/halage-steps-"));
+    assert_true(basis.own_times && strcmp(basis.id, "none") == 0);
+    assert_string_equal(basis.engine, "none");
     sim_cost_destroy(cost);
 }
 

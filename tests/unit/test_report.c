@@ -90,6 +90,11 @@ static struct hand *make_hand(void)
     hand->run.basis[1].extrapolated = true;
     (void)snprintf(hand->run.basis[1].why, sizeof hand->run.basis[1].why,
                    "attention: no table for H200 with fp8 KV");
+    (void)snprintf(hand->run.basis[0].why, sizeof hand->run.basis[0].why,
+                   "scaled from another shape: experts");
+    hand->nodes[0].forwards = 30;
+    hand->nodes[1].forwards = 40;
+    hand->nodes[1].beyond = 8;
     hand->run.series_count = 2;
     hand->run.series[0] = (struct sim_sample){.at = 2000 * MS, .nic_out = 0.25F};
     hand->run.series[1] = (struct sim_sample){.at = 4000 * MS, .nic_out = 0.5F};

@@ -415,6 +415,29 @@ static void scenarios_extend_each_other(void **state)
                            "a circle; take one away"));
 }
 
+/* Whatever is not said of the co-located engine is the decode engine's, so that the two compare. */
+static void a_colocated_engine_is_decodes_unless_said(void **state)
+{
+    const char *const overrides[] = {"colocated.ep=1", "decode.memory_fraction=0.7"};
+    (void)state;
+    (void)write_file("a.yaml", "schema: 1\ncolocated: {page_tokens: 16}\n"
+                               "decode: {gpu: B200, tp: 2, dp: 2, ep: 4, page_tokens: 32}\n");
+    const char *const path = write_file(
+        "b.yaml", "schema: 1\nextends: a.yaml\ndecode: {engine: trtllm, kv_tokens: 1234567}\n");
+    read_good(&scenario, path, overrides, 2);
+    struct sim_engine expected = scenario.decode.engine;
+    expected.page_tokens = 16;
+    expected.ep = 1;
+    assert_memory_equal(&scenario.colocated.engine, &expected, sizeof expected);
+    assert_string_equal(expected.name, "trtllm");
+    assert_string_equal(expected.gpu, "B200");
+    assert_int_equal(expected.gpus, 4);
+    assert_int_equal(expected.kv_tokens, 1234567);
+    assert_true(expected.memory_fraction == 0.7);
+    assert_int_equal(scenario.colocated.nodes, 4);
+    sim_scenario_fini(&scenario);
+}
+
 static void models_may_be_given_in_numbers(void **state)
 {
     static const char yaml[] = "schema: 1\nmodel: {name: mine, attention: gqa, weights: bf16, "
@@ -730,6 +753,7 @@ int main(void)
         cmocka_unit_test(unknown_names_are_answered_with_the_known),
         cmocka_unit_test(overrides_are_applied_last_and_in_order),
         cmocka_unit_test(scenarios_extend_each_other),
+        cmocka_unit_test(a_colocated_engine_is_decodes_unless_said),
         cmocka_unit_test(models_may_be_given_in_numbers),
         cmocka_unit_test(the_digest_follows_what_a_run_depends_on),
         cmocka_unit_test(what_cannot_be_run_is_refused),

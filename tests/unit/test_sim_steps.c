@@ -130,6 +130,67 @@ static double run(const struct sim_cost *cost, uint32_t ranks, const struct sequ
     return worst;
 }
 
+/* Steps of the batch that go beyond what was measured, counted one by one. */
+static uint64_t beyond_of(const struct sim_cost *cost, const struct sequence *sequences,
+                          uint32_t count)
+{
+    uint64_t beyond = 0;
+    struct sim_cost_parts parts = {0};
+
+    for (uint32_t made = 0;; made++) {
+        struct sim_rank_step rank = {.query_tokens = 1};
+
+        for (uint32_t i = 0; i < count; i++) {
+            if (made < sequences[i].output) {
+                rank.sequences++;
+                rank.context_sum += sequences[i].context + made;
+                rank.context_max = hlg_max_u32(rank.context_max, sequences[i].context + made);
+            }
+        }
+        if (rank.sequences == 0) {
+            return beyond;
+        }
+        (void)sim_cost_step_ns(cost, &rank, 1, &parts);
+        beyond += parts.is_beyond ? 1 : 0;
+    }
+}
+
+/* Contexts that grow out of the tables' range, and out of it and back in when a sequence ends. */
+static void steps_beyond_what_was_measured_are_counted(void **state)
+{
+    static const struct sequence batches[][2] = {
+        {{0, 130900, 400}, {0, 130800, 700}}, /* the tables end at 131,072 */
+        {{0, 140000, 100}, {0, 2000, 300}},
+        {{0, 1000, 300}, {0, 2000, 77}}};
+    struct sim_cost *cost = create_cost(&shapes[0]);
+    uint64_t sum = 0;
+
+    (void)state;
+    for (uint32_t b = 0; b < 3; b++) {
+        const struct sim_batch_config config = {
+            .cost = cost, .ranks = 1, .sequences_max = 2, .waiting_max = 2};
+        struct sim_batch *batch = NULL;
+        struct sim_batch_event event;
+        struct sim_batch_totals totals;
+
+        assert_int_equal(sim_batch_create(&config, &batch), 0);
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_int_equal(
+                sim_batch_join(batch, 0, 0, i, i, batches[b][i].context, batches[b][i].output), 0);
+        }
+        for (hlg_time at = 0; (at = sim_batch_next(batch)) != HLG_TIME_NEVER;) {
+            (void)sim_batch_advance(batch, at, &event, 1);
+        }
+        sim_batch_totals(batch, &totals);
+        assert_int_equal(totals.beyond, beyond_of(cost, batches[b], 2));
+        assert_true(totals.beyond < totals.steps);
+        sum += totals.beyond;
+        sim_batch_destroy(batch);
+    }
+    assert_true(sum > 400);
+    sim_cost_destroy(cost);
+}
+
 static void each_finish_is_on_time(void **state)
 {
     (void)state;
@@ -169,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(each_finish_is_on_time, print_seed),
+        cmocka_unit_test(steps_beyond_what_was_measured_are_counted),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
