@@ -29,14 +29,15 @@
 #include <halage/pump.h>
 #include <halage/transport/simgrid.h>
 
-#define CLUSTER_FAILURES_MAX   3u /* tries after the first one */
-#define CLUSTER_RETRY_NS       (10 * HLG_NS_PER_MS)
-#define CLUSTER_PATIENCE       10u /* each failure makes the next pause so many times as long */
-#define CLUSTER_HOMELESS_NS    (100 * HLG_NS_PER_MS)
-#define CLUSTER_DIAL_NS        (100 * HLG_NS_PER_MS)
-#define CLUSTER_TTL_NS         (600 * HLG_NS_PER_S) /* of a request, in a run with faults */
-#define CLUSTER_PROMPT_BYTES   16u
-#define CLUSTER_DAYS_MAX       100u /* of a run with a network: operation clocks and leases know no more */
+#define CLUSTER_FAILURES_MAX 3u /* tries after the first one */
+#define CLUSTER_RETRY_NS     (10 * HLG_NS_PER_MS)
+#define CLUSTER_PATIENCE     10u /* each failure makes the next pause so many times as long */
+#define CLUSTER_HOMELESS_NS  (100 * HLG_NS_PER_MS)
+#define CLUSTER_DIAL_NS      (100 * HLG_NS_PER_MS)
+#define CLUSTER_TTL_NS       (600 * HLG_NS_PER_S) /* of a request, in a run with faults */
+#define CLUSTER_PROMPT_BYTES 16u
+#define CLUSTER_DAYS_MAX \
+    100u /* of a run with a network: operation clocks and leases know no more */
 #define CLUSTER_SAMPLE_PACE_NS (10 * HLG_NS_PER_MS) /* at first */
 
 enum event_kind {
