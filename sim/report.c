@@ -48,7 +48,7 @@ static void engine_line(FILE *file, const char *role, uint32_t nodes,
     if (beyond != 0) {
         (void)fprintf(file,
                       "    BEYOND what was measured: %.2f %% of its steps (%" PRIu64 " of %" PRIu64
-                      "); their times go on in straight lines\n",
+                      "), whose times are extrapolated\n",
                       100 * (double)beyond / (double)steps, beyond, steps);
     }
 }

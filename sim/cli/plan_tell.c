@@ -180,8 +180,9 @@ static void cost_line(FILE *file, const char *role, const json_t *cost, double b
                       why);
     }
     if (beyond > 0) {
-        (void)fprintf(file, "    BEYOND what was measured: up to %.2f %% of its steps in a row\n",
-                      100 * beyond);
+        (void)fprintf(
+            file, "    BEYOND what was measured: %.2f %% of its steps in the worst of the rows\n",
+            100 * beyond);
     }
 }
 
