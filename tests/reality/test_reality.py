@@ -245,6 +245,7 @@ traffic:
     speed: 1
 measure:
   warmup: 0s
+  warmup_requests: 0
   window: all
 """
 

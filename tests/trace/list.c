@@ -3,7 +3,8 @@
  * about it, and its ends at both engines. Left out is what may differ from network to network and run
  * to run: times, handles, numbers of operations, rails, immediates, how pieces were merged into writes
  * and offered again, credit, heartbeats; and how many pieces a decoder had counted of a request that
- * failed, and the notice ACCEPTED, which READY may overtake. A line is a row of numbers behind a word, so that sorting needs no knowledge of it.
+ * failed, and the notice ACCEPTED, which READY may overtake; and the answer to a CANCEL that crossed the
+ * prefiller's own FENCED. A line is a row of numbers behind a word, so that sorting needs no knowledge of it.
  */
 #include "samecore.h"
 
@@ -382,9 +383,33 @@ static int compare(const void *a, const void *b)
     return 0;
 }
 
+static bool is_fenced(const struct line *line)
+{
+    return line->kind == LINE_MESSAGE && line->column[1] == HLG_MESSAGE_FENCED;
+}
+
+/* A prefiller that gave a request up has said FAILED and FENCED; a CANCEL that arrives between the two
+ * is answered by that FENCED, a later one by another, of nothing. */
+static void drop_crossed(struct list *list)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < list->count; i++) {
+        const struct line *line = &list->lines[i];
+        const struct line *next = line + 1;
+        bool crossed = i + 1 < list->count && is_fenced(line) && is_fenced(next) &&
+                       line->column[0] == next->column[0] && line->column[2] == 0;
+        if (!crossed) {
+            list->lines[kept++] = *line;
+        }
+    }
+    list->count = kept;
+}
+
 void list_sort(struct list *list)
 {
     qsort(list->lines, list->count, sizeof *list->lines, compare);
+    drop_crossed(list);
 }
 
 void list_print(const struct list *list, FILE *out)
