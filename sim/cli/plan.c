@@ -239,10 +239,13 @@ static int tell(const char *program, struct plan *plan, int status)
         plan->json_file != NULL && strcmp(plan->json_file, "-") == 0 ? stderr : stdout;
 
     plan_text(out, plan);
-    if (fflush(out) != 0 ||
-        (plan->json_file != NULL &&
-         sim_report_file(plan->json_file, write_json, plan, text, sizeof text) != 0)) {
+    const bool printed = command_printed(program, out);
+    if (plan->json_file != NULL &&
+        sim_report_file(plan->json_file, write_json, plan, text, sizeof text) != 0) {
         (void)options_error(program, "--json: %s", text);
+        return CLI_FAILED;
+    }
+    if (!printed) {
         return CLI_FAILED;
     }
     if (status != CLI_DONE) {

@@ -338,6 +338,18 @@ class Runs(Sim):
         self.assertIn("TTFT", out)
         self.assertIn("unfinished", out)
 
+    def test_explain_interrupted_says_so(self):
+        with subprocess.Popen(
+            [PROGRAM, "explain", "a.yaml", "--requests", "400000", "--request", "3", "-s", "traffic.arrivals.rate=6/s"],
+            cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as process:
+            time.sleep(2)  # as above
+            process.send_signal(signal.SIGINT)
+            out, error = process.communicate(timeout=40)
+        self.assertEqual(process.returncode, 130, error)
+        self.assertIn("exposed transfer", out)
+        self.assertIn("interrupted: what is told is what was known then", error)
+
 
 if __name__ == "__main__":
     unittest.main()
