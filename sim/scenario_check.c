@@ -299,6 +299,12 @@ static bool holds(uint64_t kv_tokens, uint32_t page_tokens, uint64_t tokens)
     return (tokens + page_tokens - 1) / page_tokens <= kv_tokens / page_tokens;
 }
 
+/* What makes room in an engine. */
+static const char *room_remedy(const struct sim_engine *engine)
+{
+    return engine->kv_tokens != 0 ? "its kv_tokens" : "its memory_fraction or tp";
+}
+
 static int check_longest(const struct check *check, const struct longest *longest,
                          const uint64_t kv_tokens[2])
 {
@@ -322,15 +328,16 @@ static int check_longest(const struct check *check, const struct longest *longes
         return refuse(check, "traffic",
                       "prompt and answer %s have %" PRIu64
                       " tokens, and a DP rank of %s has room for %" PRIu64
-                      "; write shorter ones, or raise memory_fraction or tp",
-                      who, longest->both, colocated ? "colocated" : "decode", kv_tokens[1]);
+                      "; write shorter ones, or raise %s",
+                      who, longest->both, colocated ? "colocated" : "decode", kv_tokens[1],
+                      room_remedy(second));
     }
     if (!holds(kv_tokens[0], first->page_tokens, longest->prompt)) {
-        return refuse(check, "traffic",
-                      "the longest prompt has %" PRIu32
-                      " tokens, and a DP rank of %s has room for %" PRIu64
-                      "; write a shorter one, or raise memory_fraction or tp",
-                      longest->prompt, colocated ? "colocated" : "prefill", kv_tokens[0]);
+        return refuse(
+            check, "traffic",
+            "the longest prompt has %" PRIu32 " tokens, and a DP rank of %s has room for %" PRIu64
+            "; write a shorter one, or raise %s",
+            longest->prompt, colocated ? "colocated" : "prefill", kv_tokens[0], room_remedy(first));
     }
     return 0;
 }

@@ -47,6 +47,7 @@ static error_t parse_slo(const struct argp_state *state, const char *text, struc
                               : strncmp(word, "tpot=", 5) == 0 ? &plan->slo_tpot_ns
                                                                : NULL;
         wrong = bound == NULL ? "write ttft=TIME,tpot=TIME"
+                : *bound > 0  ? "one of them is there twice; keep one"
                               : sim_unit_parse(SIM_UNIT_NANOSECONDS, word + 5, bound);
         if (wrong == NULL && *bound <= 0) {
             wrong = "write a time above 0";

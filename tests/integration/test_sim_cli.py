@@ -176,6 +176,8 @@ class BadInput(Sim):
             ("schema: one\n", "line 1: schema: 'one': write 1"),
             ("name: x\n", "schema: missing; begin the file with schema: 1"),
             ("schema: 1\nprefill: [1]\n", "line 2: prefill: the wrong shape"),
+            ("schema: 1\nprefill:\n  nodes: [1]\n", "line 3: prefill.nodes: the wrong shape; write one value"),
+            ("schema: 1\ntraffic: {arrivals: {rate: {a: 1}}}\n", "traffic.arrivals.rate: the wrong shape"),
             ("schema: 1\nfaults: {kind: kill}\n", "line 2: faults: the wrong shape"),
             ("schema: 1\nextends: bad.yaml\n", "line 2: extends: 'bad.yaml': scenarios extend each other in a circle"),
             ("", "bad.yaml: the file is empty"),
@@ -190,6 +192,9 @@ class BadInput(Sim):
                      "its pages cannot be planned into decode's: page_tokens: source 64, target 32")
         self.refused("schema: 1\nmodel: {name: Llama-3.1-70B}\ndecode:\n  kv: fp8\n", "cannot be planned into decode's")
         self.refused("schema: 1\ntraffic: {prompt: {tokens: 200000}}\n", "model.max_context is 163840")
+        self.refused("schema: 1\ndecode: {kv_tokens: 128}\n", "a DP rank of decode has room for 128; write shorter ones, "
+                     "or raise its kv_tokens")
+        self.refused("schema: 1\nprefill: {kv_tokens: 128}\n", "or raise its kv_tokens")
 
     def test_traces(self):
         trace = "schema: 1\ntraffic: {source: trace, trace: {format: %s, file: %s}}\n"
@@ -199,7 +204,7 @@ class BadInput(Sim):
         self.write("t.jsonl", good + '{"timestamp": \n')
         self.refused(trace % ("mooncake", "t.jsonl"), "t.jsonl:2: ")
         self.write("t.jsonl", "")
-        self.refused(trace % ("mooncake", "t.jsonl"), "t.jsonl:0: no request")
+        self.refused(trace % ("mooncake", "t.jsonl"), "t.jsonl: no request")
         self.write("t.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6,1,-1\n")
         self.refused(trace % ("azure", "t.csv"), "t.csv:2: ")
         self.refused(trace % ("azure", "none.csv"), "traffic.trace.file: 'none.csv': there is no such file")

@@ -106,6 +106,7 @@ class Trace(unittest.TestCase):
         self.expect_refused(trace(empty), "not a trace of halage")
         self.expect_refused(trace("/etc/passwd"), "/etc/passwd: not a trace of halage")
         self.expect_refused(trace(self.path("absent")), "cannot be read: No such file")
+        self.expect_refused(trace(self.directory), "is a directory; name one of the traces in it")
         self.expect_refused(trace(), "FILE must be given")
         self.expect_refused(trace("a", "b"), "one FILE at a time")
 
