@@ -401,6 +401,9 @@ int cli_trace(int argc, char **argv)
     if (options_parse(&options, argc, argv, 0, &request) != 0) {
         return CLI_BAD_INPUT;
     }
+    if (options_same_file(argv[0], "--json", request.json_file, request.file)) {
+        return CLI_BAD_INPUT;
+    }
     errno = 0;
     uint8_t *bytes = read_file(argv[0], request.file, &size);
     if (bytes == NULL) {
