@@ -187,7 +187,7 @@ class BadInput(Sim):
 
     def test_what_cannot_be_built(self):
         self.refused("schema: 1\nnode: dgx-h100\n", "DeepSeek-R1 on H100", "GiB missing")
-        self.refused("schema: 1\ndecode:\n  tp: 3\n", "bad.yaml: line 2: decode: tp: 3: ")
+        self.refused("schema: 1\ndecode:\n  tp: 3\n", "bad.yaml: line 3: decode.tp: 3: ")
         self.refused("schema: 1\ndecode:\n  page_tokens: 32\n",
                      "its pages cannot be planned into decode's: page_tokens: source 64, target 32")
         self.refused("schema: 1\nmodel: {name: Llama-3.1-70B}\ndecode:\n  kv: fp8\n", "cannot be planned into decode's")
@@ -261,6 +261,16 @@ class BadInput(Sim):
     def test_folding_that_is_not_exact(self):
         self.refused("schema: 1\nmodel: {name: Llama-3.1-70B}\nprefill: {tp: 4}\nnetwork: {fold: always}\n",
                      "bad.yaml: network.fold: not exact here, ")
+
+    def test_the_value_is_blamed(self):
+        self.write("a.yaml", "schema: 1\ndecode:\n  nodes: 2\n")
+        self.write("base.yaml", "schema: 1\n\ndecode:\n  tp: 3\n")
+        self.write("b.yaml", "schema: 1\nextends: base.yaml\ndecode:\n  nodes: 2\n")
+        self.write("c.yaml", "schema: 1\ntraffic: {requests: 100}\n")
+        for words, part in ((("a.yaml", "-s", "decode.tp=3"), " a.yaml: -s decode.tp: 3: must divide"),
+                            (("b.yaml",), " base.yaml: line 4: decode.tp: 3: must divide"),
+                            (("c.yaml",), " c.yaml: measure.warmup_requests (default): 200: the scenario has 100")):
+            self.expect_line(self.sim("check", *words), 2, part)
 
     def test_more_nodes_than_there_is_memory_for(self):
         self.write("a.yaml", "schema: 1\n")
