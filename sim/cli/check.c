@@ -116,6 +116,18 @@ static void print_network(FILE *out, const struct sim_scenario *scenario,
     }
 }
 
+static void print_trace(FILE *out, const struct sim_scenario *scenario)
+{
+    struct sim_workload workload = {0};
+    char text[COMMAND_TEXT_BYTES];
+
+    if (scenario->traffic.kind == SIM_WORKLOAD_TRACE && scenario->traffic.count_max != 0 &&
+        sim_scenario_workload(scenario, &workload, text, sizeof text) == 0) {
+        command_note_trace(out, "  ", scenario, &workload);
+        sim_workload_fini(&workload);
+    }
+}
+
 static void print_good(FILE *out, const struct sim_scenario *scenario, const uint64_t kv_tokens[2])
 {
     (void)fprintf(out, "%s: good\n", scenario->path);
@@ -133,6 +145,7 @@ static void print_good(FILE *out, const struct sim_scenario *scenario, const uin
     }
     print_context(out, scenario, kv_tokens[1]);
     print_memory(out, scenario);
+    print_trace(out, scenario);
 }
 
 /* Every point of the grid: read, then asked whether it can be run. What cannot is a note: that is what a

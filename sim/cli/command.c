@@ -93,6 +93,18 @@ int command_scenario_read(const struct command_scenario *command, const char *co
     return result == 0 ? CLI_DONE : result == -HLG_ENOMEM ? CLI_FAILED : CLI_BAD_INPUT;
 }
 
+void command_note_trace(FILE *out, const char *lead, const struct sim_scenario *scenario,
+                        const struct sim_workload *workload)
+{
+    if (scenario->traffic.kind == SIM_WORKLOAD_TRACE &&
+        workload->count < scenario->traffic.count_max) {
+        (void)fprintf(out,
+                      "%snote: traffic.trace.requests: %" PRIu32 ": the trace has %" PRIu32
+                      " requests; all of them are taken\n",
+                      lead, scenario->traffic.count_max, workload->count);
+    }
+}
+
 bool command_printed(const char *program, FILE *out)
 {
     errno = 0;

@@ -67,6 +67,10 @@ int command_scenario_read(const struct command_scenario *command, const char *co
                           uint32_t more_count, struct sim_scenario *scenario, char *text,
                           size_t capacity);
 
+/* A line, begun with `lead`, when a scenario asks for more requests than its trace has. */
+void command_note_trace(FILE *out, const char *lead, const struct sim_scenario *scenario,
+                        const struct sim_workload *workload);
+
 /* Flush what was printed (stdout or stderr). Returns whether all of it could be written; a line on stderr
  * says if not. */
 bool command_printed(const char *program, FILE *out);

@@ -215,6 +215,15 @@ class BadInput(Sim):
         self.write("t.tsv", "kind\ttokens\n")
         self.refused("schema: 1\nprefill: {table: t.tsv}\n", "t.tsv")
 
+    def test_more_requests_than_a_trace_has(self):
+        self.write("t.jsonl", '{"timestamp": 0, "input_length": 9, "output_length": 5, "hash_ids": [1]}\n' * 3)
+        self.write("t.yaml", "schema: 1\nmeasure: {warmup_requests: 0}\n"
+                   "traffic: {source: trace, trace: {format: mooncake, file: t.jsonl, requests: 7}}\n")
+        note = "note: traffic.trace.requests: 7: the trace has 3 requests; all of them are taken\n"
+        self.assertIn(f"  {note}", self.good("check", "t.yaml").stdout)
+        self.assertEqual(self.good("run", "t.yaml", "--quiet").stderr, f"halage-sim run: {note}")
+        self.assertEqual(self.good("run", "t.yaml", "--quiet", "--requests", "3").stderr, "")
+
     def test_files_that_are_none(self):
         for command in ("check", "run"):
             self.expect_line(self.sim(command, "none.yaml"), 2,
