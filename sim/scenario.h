@@ -152,6 +152,11 @@ struct sim_measure {
     double slo_tpot_ns;
 };
 
+#define SIM_KEYS_MAX 192u
+
+/* Where a key's value comes from: 0 the default, n the n-th file from the scenario outward, or this. */
+#define SIM_WHENCE_OVERRIDE 255u
+
 struct sim_scenario {
     char name[64];
     char question[256]; /* that it answers */
@@ -172,6 +177,7 @@ struct sim_scenario {
     struct sim_measure measure;
     struct sim_fault faults[SIM_FAULTS_MAX];
     uint32_t fault_count;
+    uint8_t whence[SIM_KEYS_MAX]; /* by number of the key, for sentences */
 };
 
 /* R1 on H200, TP 8, 1 prefill : 3 decode, Poisson at 3 requests/s. Every field is set. */

@@ -1,5 +1,6 @@
 /* Whether a scenario can be run: what no single key can say. */
 #include "scenario.h"
+#include "scenario_file.h"
 #include "scenario_key.h"
 #include "scenario_path.h"
 #include "yaml_file.h"
@@ -14,6 +15,7 @@
 #include <string.h>
 
 #define SENTENCE_BYTES 512u
+#define KEY_BYTES      96u
 #define SLICES_MAX     (1u << 18)
 #define BANDWIDTH_MIN  10.0 /* bytes/s of a slow NIC: the network wants one at least */
 
@@ -23,23 +25,60 @@ struct check {
     size_t capacity;
 };
 
-__attribute__((format(printf, 3, 4))) static int refuse(const struct check *check, const char *key,
-                                                        const char *format, ...)
+/* "tp: 3: why" of the section "decode": of the key "decode.tp", that is. Returns the sentence behind it. */
+static const char *whole_key(const char *section, const char *sentence, char key[static KEY_BYTES])
+{
+    const size_t bytes = strcspn(sentence, ": ");
+    (void)snprintf(key, KEY_BYTES, "%s.%.*s", section, (int)bytes, sentence);
+    if (sim_key_find(section) == NULL && strncmp(sentence + bytes, ": ", 2) == 0 &&
+        sim_key_find(key) != NULL) {
+        return sentence + bytes + 2;
+    }
+    (void)snprintf(key, KEY_BYTES, "%s", section);
+    return sentence;
+}
+
+/* The file of the scenario's chain that gives a value; the scenario itself where that is not known. */
+static void file_of(const struct sim_scenario *scenario, uint8_t whence, char path[SIM_PATH_MAX])
+{
+    struct sim_file_chain *const chain = whence > 1 ? malloc(sizeof *chain) : NULL;
+    char text[64];
+    (void)snprintf(path, SIM_PATH_MAX, "%s", scenario->path);
+    if (chain != NULL && sim_file_load(chain, scenario->path, text, sizeof text) == 0) {
+        if (whence <= chain->count) {
+            (void)snprintf(path, SIM_PATH_MAX, "%s", chain->paths[whence - 1]);
+        }
+        sim_file_free(chain);
+    }
+    free(chain);
+}
+
+/* "file: line N: key: sentence", the line being the value's; of a value that no file gives, "-s key" or
+ * "key (default)". */
+__attribute__((format(printf, 3, 4))) static int
+refuse(const struct check *check, const char *section, const char *format, ...)
 {
     const struct sim_scenario *const scenario = check->scenario;
     const bool named = scenario->path[0] != '\0';
-    const uint32_t line = named ? yaml_file_line(scenario->path, key) : 0;
     char sentence[SENTENCE_BYTES];
+    char key[KEY_BYTES];
+    char path[SIM_PATH_MAX];
     char place[32] = "";
     va_list arguments;
     va_start(arguments, format);
     (void)vsnprintf(sentence, sizeof sentence, format, arguments);
     va_end(arguments);
+    const char *const rest = whole_key(section, sentence, key);
+    const struct sim_key *const known = sim_key_find(key);
+    const uint8_t whence = known == NULL ? 1 : scenario->whence[known - sim_keys];
+    const bool given = whence == SIM_WHENCE_OVERRIDE;
+    file_of(scenario, given ? 0 : whence, path);
+    const uint32_t line = named && !given && whence != 0 ? yaml_file_line(path, key) : 0;
     if (line != 0) {
         (void)snprintf(place, sizeof place, "line %" PRIu32 ": ", line);
     }
-    (void)snprintf(check->text, check->capacity, "%s%s%s%s: %s", scenario->path, named ? ": " : "",
-                   place, key, sentence);
+    (void)snprintf(check->text, check->capacity, "%s%s%s%s%s%s: %s", path, named ? ": " : "", place,
+                   given ? "-s " : "", key, whence == 0 ? " (default)" : "", rest);
     return -HLG_EINVAL;
 }
 
@@ -307,6 +346,12 @@ static bool holds(uint64_t kv_tokens, uint32_t page_tokens, uint64_t tokens)
     return (tokens + page_tokens - 1) / page_tokens <= kv_tokens / page_tokens;
 }
 
+/* What makes room in an engine. */
+static const char *room_remedy(const struct sim_engine *engine)
+{
+    return engine->kv_tokens != 0 ? "its kv_tokens" : "its memory_fraction or tp";
+}
+
 static int check_longest(const struct check *check, const struct longest *longest,
                          const uint64_t kv_tokens[2])
 {
@@ -330,15 +375,16 @@ static int check_longest(const struct check *check, const struct longest *longes
         return refuse(check, "traffic",
                       "prompt and answer %s have %" PRIu64
                       " tokens, and a DP rank of %s has room for %" PRIu64
-                      "; write shorter ones, or raise memory_fraction or tp",
-                      who, longest->both, colocated ? "colocated" : "decode", kv_tokens[1]);
+                      "; write shorter ones, or raise %s",
+                      who, longest->both, colocated ? "colocated" : "decode", kv_tokens[1],
+                      room_remedy(second));
     }
     if (!holds(kv_tokens[0], first->page_tokens, longest->prompt)) {
-        return refuse(check, "traffic",
-                      "the longest prompt has %" PRIu32
-                      " tokens, and a DP rank of %s has room for %" PRIu64
-                      "; write a shorter one, or raise memory_fraction or tp",
-                      longest->prompt, colocated ? "colocated" : "prefill", kv_tokens[0]);
+        return refuse(
+            check, "traffic",
+            "the longest prompt has %" PRIu32 " tokens, and a DP rank of %s has room for %" PRIu64
+            "; write a shorter one, or raise %s",
+            longest->prompt, colocated ? "colocated" : "prefill", kv_tokens[0], room_remedy(first));
     }
     return 0;
 }

@@ -6,7 +6,7 @@
 
 #include "scenario_key.h"
 
-#define SIM_FILE_KEYS_MAX    192u
+#define SIM_FILE_KEYS_MAX    SIM_KEYS_MAX
 #define SIM_FILE_LISTS_MAX   4u
 #define SIM_FILE_EXTENDS_MAX 8u
 #define SIM_FAULT_FIELDS     6u

@@ -43,7 +43,7 @@ static int apply_faults(struct sim_scenario *scenario, const struct sim_file *fi
 }
 
 static int apply(struct sim_scenario *scenario, const struct sim_file *file, const char *path,
-                 char *text, size_t capacity)
+                 uint8_t whence, char *text, size_t capacity)
 {
     const struct sim_key_source source = {
         .name = path,
@@ -59,9 +59,11 @@ static int apply(struct sim_scenario *scenario, const struct sim_file *file, con
             if (list->values != NULL) {
                 result = sim_key_set_list(scenario, key, (const char *const *)list->values,
                                           list->values_count, &source, text, capacity);
+                scenario->whence[i] = whence;
             }
         } else if (file->values[i] != NULL) {
             result = sim_key_set(scenario, key, file->values[i], &source, text, capacity);
+            scenario->whence[i] = whence;
         }
     }
     if (result == 0 && file->faults != NULL) {
@@ -170,6 +172,7 @@ static int override(struct sim_scenario *scenario, const char *words, char *text
     if (key == NULL) {
         return refuse_unknown(&source, path, text, capacity);
     }
+    scenario->whence[key - sim_keys] = SIM_WHENCE_OVERRIDE;
     if (key->kind == SIM_KEY_LIST) {
         return override_list(scenario, key, value, &source, text, capacity);
     }
@@ -228,7 +231,8 @@ int sim_scenario_read(struct sim_scenario *scenario, const char *path, const cha
     sim_scenario_default(scenario);
     (void)snprintf(scenario->path, sizeof scenario->path, "%s", path);
     for (uint32_t i = chain.count; result == 0 && i > 0; i--) {
-        result = apply(scenario, chain.files[i - 1], chain.paths[i - 1], text, capacity);
+        result =
+            apply(scenario, chain.files[i - 1], chain.paths[i - 1], (uint8_t)i, text, capacity);
     }
     for (uint32_t i = 0; result == 0 && i < override_count; i++) {
         result = override(scenario, overrides[i], text, capacity);

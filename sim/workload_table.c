@@ -18,8 +18,11 @@
 int sim_table_refuse(const struct sim_table *table, const char *format, ...)
 {
     va_list arguments;
-    const int used =
-        snprintf(table->text, table->text_capacity, "%s:%" PRIu32 ": ", table->file, table->number);
+    /* Of an empty file there is no line. */
+    const int used = table->number == 0
+                         ? snprintf(table->text, table->text_capacity, "%s: ", table->file)
+                         : snprintf(table->text, table->text_capacity, "%s:%" PRIu32 ": ",
+                                    table->file, table->number);
     if (used >= 0 && (size_t)used < table->text_capacity) {
         va_start(arguments, format);
         (void)vsnprintf(table->text + used, table->text_capacity - (size_t)used, format, arguments);

@@ -29,7 +29,8 @@ enum key {
 
 static const struct argp_option option_table[] = {
     COMMAND_SCENARIO_ROWS,
-    {"values", KEY_VALUES, NULL, 0, "Print every key with its effective value", 0},
+    {"values", KEY_VALUES, NULL, 0,
+     "Print a scenario file of every key with its effective value, text then to stderr", 0},
     {"json", KEY_JSON, "FILE", 0, "Write the results as JSON; - is stdout, text then to stderr", 0},
     {0},
 };
@@ -57,6 +58,11 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     default: /* the many other keys of argp */
         return command_scenario_parse(&request->scenario, key, argument, state);
     }
+}
+
+static bool on_stdout(const struct request *request)
+{
+    return request->json_file != NULL && strcmp(request->json_file, "-") == 0;
 }
 
 static void print_engine(FILE *out, const char *name, uint32_t nodes,
@@ -110,6 +116,18 @@ static void print_network(FILE *out, const struct sim_scenario *scenario,
     }
 }
 
+static void print_trace(FILE *out, const struct sim_scenario *scenario)
+{
+    struct sim_workload workload = {0};
+    char text[COMMAND_TEXT_BYTES];
+
+    if (scenario->traffic.kind == SIM_WORKLOAD_TRACE && scenario->traffic.count_max != 0 &&
+        sim_scenario_workload(scenario, &workload, text, sizeof text) == 0) {
+        command_note_trace(out, "  ", scenario, &workload);
+        sim_workload_fini(&workload);
+    }
+}
+
 static void print_good(FILE *out, const struct sim_scenario *scenario, const uint64_t kv_tokens[2])
 {
     (void)fprintf(out, "%s: good\n", scenario->path);
@@ -127,6 +145,7 @@ static void print_good(FILE *out, const struct sim_scenario *scenario, const uin
     }
     print_context(out, scenario, kv_tokens[1]);
     print_memory(out, scenario);
+    print_trace(out, scenario);
 }
 
 /* Every point of the grid: read, then asked whether it can be run. What cannot is a note: that is what a
@@ -204,7 +223,7 @@ static int check_one(FILE *out, const struct request *request, const char *file,
             status = check_sweep(out, request, file, &points, text, capacity);
         }
         if (status == CLI_DONE && request->values) {
-            (void)sim_scenario_write(scenario, false, out);
+            (void)sim_scenario_write(scenario, false, on_stdout(request) ? stderr : stdout);
         }
         if (status == CLI_DONE) {
             char digest[24];
@@ -269,8 +288,8 @@ int command_check(int argc, char **argv)
     if (options_parse(&options, argc, argv, 0, &request) != 0) {
         return CLI_BAD_INPUT;
     }
-    const bool on_stdout = request.json_file != NULL && strcmp(request.json_file, "-") == 0;
-    FILE *const out = on_stdout ? stderr : stdout;
+    /* With --values stdout is a scenario file. */
+    FILE *const out = on_stdout(&request) || request.values ? stderr : stdout;
     int status = check_output(&request, text, sizeof text);
     if (status != CLI_DONE) {
         (void)options_error(argv[0], "%s", text);
@@ -296,5 +315,6 @@ int command_check(int argc, char **argv)
         json_decref(root);
     }
     json_decref(results);
-    return status;
+    return command_printed(argv[0], stdout) && command_printed(argv[0], stderr) ? status
+                                                                                : CLI_FAILED;
 }

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE /* clock_gettime(), sigaction(), isatty() */
 #include "command.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
@@ -90,6 +91,30 @@ int command_scenario_read(const struct command_scenario *command, const char *co
     const int result = sim_scenario_read(scenario, command->path, overrides, used, text, capacity);
     free(overrides);
     return result == 0 ? CLI_DONE : result == -HLG_ENOMEM ? CLI_FAILED : CLI_BAD_INPUT;
+}
+
+void command_note_trace(FILE *out, const char *lead, const struct sim_scenario *scenario,
+                        const struct sim_workload *workload)
+{
+    if (scenario->traffic.kind == SIM_WORKLOAD_TRACE &&
+        workload->count < scenario->traffic.count_max) {
+        (void)fprintf(out,
+                      "%snote: traffic.trace.requests: %" PRIu32 ": the trace has %" PRIu32
+                      " requests; all of them are taken\n",
+                      lead, scenario->traffic.count_max, workload->count);
+    }
+}
+
+bool command_printed(const char *program, FILE *out)
+{
+    errno = 0;
+    const bool good = fflush(out) == 0 && ferror(out) == 0;
+    if (!good) {
+        (void)options_error(program,
+                            "the output: cannot write all of it: %s; give it another place",
+                            errno != 0 ? strerror(errno) : "some of it failed before");
+    }
+    return good;
 }
 
 static volatile sig_atomic_t signals;

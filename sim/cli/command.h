@@ -13,6 +13,8 @@
 #include "options.h"
 #include "scenario.h"
 
+#include <stdio.h>
+
 /* argv[0] is "halage-sim <command>". */
 int command_check(int argc, char **argv);
 int command_explain(int argc, char **argv);
@@ -64,6 +66,14 @@ error_t command_scenario_parse(struct command_scenario *scenario, int key, char 
 int command_scenario_read(const struct command_scenario *command, const char *const *more,
                           uint32_t more_count, struct sim_scenario *scenario, char *text,
                           size_t capacity);
+
+/* A line, begun with `lead`, when a scenario asks for more requests than its trace has. */
+void command_note_trace(FILE *out, const char *lead, const struct sim_scenario *scenario,
+                        const struct sim_workload *workload);
+
+/* Flush what was printed (stdout or stderr). Returns whether all of it could be written; a line on stderr
+ * says if not. */
+bool command_printed(const char *program, FILE *out);
 
 /* Count signals SIGINT and SIGTERM from now on, instead of ending by the first; one that comes
  * two seconds later or more ends, and says so. */

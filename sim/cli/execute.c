@@ -43,6 +43,8 @@ static int prepare(struct execution *execution, const char *program,
         (void)options_error(program, "%s", text);
         return result == -HLG_ENOMEM ? CLI_FAILED : CLI_BAD_INPUT;
     }
+    (void)snprintf(text, sizeof text, "%s: ", program);
+    command_note_trace(stderr, text, &execution->scenario, &execution->workload);
     return CLI_DONE;
 }
 

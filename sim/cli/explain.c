@@ -59,10 +59,12 @@ static int explain(const char *program, const struct request *request, struct ex
                             request->number, execution->run.record_count - 1);
         return CLI_BAD_INPUT;
     }
-    if (sim_report_explain(stdout, &execution->scenario, &execution->run, request->number) < 0 ||
-        fflush(stdout) != 0) {
-        (void)options_error(program, "the request's life cannot be printed");
+    (void)sim_report_explain(stdout, &execution->scenario, &execution->run, request->number);
+    if (!command_printed(program, stdout)) {
         return CLI_FAILED;
+    }
+    if (status == CLI_INTERRUPTED) {
+        (void)options_error(program, "interrupted: what is told is what was known then");
     }
     return status;
 }

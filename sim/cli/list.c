@@ -326,8 +326,7 @@ static int show(const char *program, const struct request *request, const struct
     char cells[COLUMNS_MAX][CELL_BYTES];
     json_t *row = NULL;
     print_list(on_stdout ? stderr : stdout, list, scenario);
-    if (fflush(on_stdout ? stderr : stdout) != 0) {
-        (void)options_error(program, "the list cannot be printed");
+    if (!command_printed(program, on_stdout ? stderr : stdout)) {
         return CLI_FAILED;
     }
     if (request->json_file == NULL) {

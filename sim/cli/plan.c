@@ -47,6 +47,7 @@ static error_t parse_slo(const struct argp_state *state, const char *text, struc
                               : strncmp(word, "tpot=", 5) == 0 ? &plan->slo_tpot_ns
                                                                : NULL;
         wrong = bound == NULL ? "write ttft=TIME,tpot=TIME"
+                : *bound > 0  ? "one of them is there twice; keep one"
                               : sim_unit_parse(SIM_UNIT_NANOSECONDS, word + 5, bound);
         if (wrong == NULL && *bound <= 0) {
             wrong = "write a time above 0";
@@ -257,10 +258,13 @@ static int tell(const char *program, struct plan *plan, int status)
         plan->json_file != NULL && strcmp(plan->json_file, "-") == 0 ? stderr : stdout;
 
     plan_text(out, plan);
-    if (fflush(out) != 0 ||
-        (plan->json_file != NULL &&
-         sim_report_file(plan->json_file, write_json, plan, text, sizeof text) != 0)) {
+    const bool printed = command_printed(program, out);
+    if (plan->json_file != NULL &&
+        sim_report_file(plan->json_file, write_json, plan, text, sizeof text) != 0) {
         (void)options_error(program, "--json: %s", text);
+        return CLI_FAILED;
+    }
+    if (!printed) {
         return CLI_FAILED;
     }
     if (status != CLI_DONE) {

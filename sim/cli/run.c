@@ -122,12 +122,8 @@ static bool tell(const char *program, const struct request *request, struct exec
     const bool taken = is_stdout(request->json_file) || is_stdout(request->csv_file) ||
                        is_stdout(request->series_file) || is_stdout(request->trace_file);
     FILE *const out = taken ? stderr : stdout;
-    bool good =
-        sim_report_text(out, &execution->scenario, &execution->run, &execution->metrics) == 0 &&
-        fflush(out) == 0;
-    if (!good) {
-        (void)options_error(program, "the report cannot be printed");
-    }
+    (void)sim_report_text(out, &execution->scenario, &execution->run, &execution->metrics);
+    bool good = command_printed(program, out);
     good = write_file(program, "--json", request->json_file, write_json, execution) && good;
     good = write_file(program, "--csv", request->csv_file, write_csv, execution) && good;
     good = write_file(program, "--series", request->series_file, write_series, execution) && good;

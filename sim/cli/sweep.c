@@ -247,6 +247,9 @@ static int run(const char *program, const struct request *request, const struct 
                   totals.missing);
     const int status =
         totals.missing != 0 ? CLI_DONE : finish(program, request, grid, &totals, out);
+    if (!command_printed(program, out)) {
+        return CLI_FAILED;
+    }
     if (status == CLI_DONE && totals.missing == 0 && totals.refused == totals.points) {
         (void)options_error(program, "no point can be run; the first: %s", totals.first);
         return CLI_INFEASIBLE;

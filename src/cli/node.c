@@ -51,6 +51,9 @@ static int run_decode(int argc, char **argv)
     if (options_parse(&options, argc, argv, 0, &config) != 0) {
         return CLI_BAD_INPUT;
     }
+    if (options_same_file(name, "--json", config.json_file, config.trace)) {
+        return CLI_BAD_INPUT;
+    }
     node_config_print(&config.node, text, sizeof text);
     (void)fprintf(stderr, "%s: connect %s %s\n", name, config.connect, text);
     return traffic_run(&config);

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* Those that argp adds to every command. */
 static const struct argp_option added[] = {
@@ -28,6 +29,21 @@ int options_error(const char *program, const char *format, ...)
     va_end(arguments);
     (void)fputc('\n', stderr);
     return EINVAL;
+}
+
+bool options_same_file(const char *program, const char *option, const char *output,
+                       const char *input)
+{
+    struct stat a;
+    struct stat b;
+    const bool same = output != NULL && input != NULL && strcmp(output, "-") != 0 &&
+                      stat(output, &a) == 0 && stat(input, &b) == 0 && S_ISREG(a.st_mode) &&
+                      a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    if (same) {
+        (void)options_error(program, "%s: %s: is also the input %s; give another file", option,
+                            output, input);
+    }
+    return same;
 }
 
 bool options_u32(const char *text, uint32_t *value)

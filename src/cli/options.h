@@ -24,6 +24,11 @@ int options_parse(const struct argp *options, int argc, char **argv, unsigned fl
 __attribute__((format(printf, 2, 3))) int options_error(const char *program, const char *format,
                                                         ...);
 
+/* Whether an output (option `option`) would replace an input, the same regular file; both may be NULL. A
+ * line is then on stderr. */
+bool options_same_file(const char *program, const char *option, const char *output,
+                       const char *input);
+
 /* Read a whole number in decimal digits. Returns whether it is one and fits. */
 bool options_u32(const char *text, uint32_t *value);
 

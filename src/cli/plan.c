@@ -348,6 +348,10 @@ int cli_plan(int argc, char **argv)
     if (options_parse(&options, argc, argv, 0, &request) != 0) {
         return CLI_BAD_INPUT;
     }
+    if (options_same_file(argv[0], "--json", request.json_file, request.source_file) ||
+        options_same_file(argv[0], "--json", request.json_file, request.target_file)) {
+        return CLI_BAD_INPUT;
+    }
     int status = read_layouts(argv[0], &request, &source, &target);
     if (status == CLI_DONE) {
         status = build_plan(argv[0], &plan, &source, &target);

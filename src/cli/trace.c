@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -323,9 +324,16 @@ static int write_json(const char *program, const struct request *request, struct
 
 static uint8_t *read_file(const char *program, const char *path, size_t *size)
 {
-    FILE *file = fopen(path, "rb");
+    struct stat status;
+    FILE *file = NULL;
     uint8_t *bytes = NULL;
     long length = -1;
+
+    if (stat(path, &status) == 0 && S_ISDIR(status.st_mode)) {
+        (void)options_error(program, "%s: is a directory; name one of the traces in it", path);
+        return NULL;
+    }
+    file = fopen(path, "rb");
 
     if (file != NULL && fseek(file, 0, SEEK_END) == 0) {
         length = ftell(file);
@@ -391,6 +399,9 @@ int cli_trace(int argc, char **argv)
     size_t size = 0;
 
     if (options_parse(&options, argc, argv, 0, &request) != 0) {
+        return CLI_BAD_INPUT;
+    }
+    if (options_same_file(argv[0], "--json", request.json_file, request.file)) {
         return CLI_BAD_INPUT;
     }
     errno = 0;

@@ -16,6 +16,8 @@
 #define PLACE_BYTES 24u
 
 /* What the log said of the first error. */
+#define PATH_BYTES ((DEPTH_MAX + 1) * KEY_BYTES)
+
 struct report {
     char line[128];                  /* the error itself */
     char keys[DEPTH_MAX][KEY_BYTES]; /* of the mappings around it, innermost first */
@@ -78,19 +80,26 @@ static const cyaml_schema_value_t *find_schema(const struct report *report,
     return schema;
 }
 
+/* The path of the innermost key, and of `key` in it unless it is NULL. */
+static void print_path(const struct report *report, const char *key, char path[static PATH_BYTES])
+{
+    size_t used = 0;
+    path[0] = '\0';
+    for (uint32_t depth = report->depth; depth > 0; depth--) {
+        used += (size_t)snprintf(path + used, PATH_BYTES - used, "%s%s", used == 0 ? "" : ".",
+                                 report->keys[depth - 1]);
+    }
+    if (key != NULL) {
+        (void)snprintf(path + used, PATH_BYTES - used, "%s%.63s", used == 0 ? "" : ".", key);
+    }
+}
+
 /* "line 3: ", or nothing where it is not known. */
 static void print_line(const struct report *report, const char *file, const char *key,
                        char place[static PLACE_BYTES])
 {
-    char path[(DEPTH_MAX + 1) * KEY_BYTES] = "";
-    size_t used = 0;
-    for (uint32_t depth = report->depth; depth > 0; depth--) {
-        used += (size_t)snprintf(path + used, sizeof path - used, "%s%s", used == 0 ? "" : ".",
-                                 report->keys[depth - 1]);
-    }
-    if (key != NULL) {
-        (void)snprintf(path + used, sizeof path - used, "%s%.63s", used == 0 ? "" : ".", key);
-    }
+    char path[PATH_BYTES];
+    print_path(report, key, path);
     const uint32_t line = yaml_file_line(file, path);
     place[0] = '\0';
     if (line != 0) {
@@ -133,10 +142,11 @@ static void print_shape(const struct report *report, const cyaml_schema_value_t 
     } else if (wanted != NULL && wanted->type == CYAML_MAPPING) {
         shape = "keys with values, one a line";
     }
+    char path[PATH_BYTES];
+    print_path(report, NULL, path);
     print_line(report, file, NULL, place);
     (void)snprintf(error, capacity, "%s: %s%s%s: the wrong shape; write %s", file, place,
-                   report->depth > 0 ? report->keys[0] : "the file", in_entry ? ", an entry" : "",
-                   shape);
+                   report->depth > 0 ? path : "the file", in_entry ? ", an entry" : "", shape);
 }
 
 static void print_error(cyaml_err_t result, const struct report *report,

@@ -176,6 +176,8 @@ class BadInput(Sim):
             ("schema: one\n", "line 1: schema: 'one': write 1"),
             ("name: x\n", "schema: missing; begin the file with schema: 1"),
             ("schema: 1\nprefill: [1]\n", "line 2: prefill: the wrong shape"),
+            ("schema: 1\nprefill:\n  nodes: [1]\n", "line 3: prefill.nodes: the wrong shape; write one value"),
+            ("schema: 1\ntraffic: {arrivals: {rate: {a: 1}}}\n", "traffic.arrivals.rate: the wrong shape"),
             ("schema: 1\nfaults: {kind: kill}\n", "line 2: faults: the wrong shape"),
             ("schema: 1\nextends: bad.yaml\n", "line 2: extends: 'bad.yaml': scenarios extend each other in a circle"),
             ("", "bad.yaml: the file is empty"),
@@ -185,11 +187,14 @@ class BadInput(Sim):
 
     def test_what_cannot_be_built(self):
         self.refused("schema: 1\nnode: dgx-h100\n", "DeepSeek-R1 on H100", "GiB missing")
-        self.refused("schema: 1\ndecode:\n  tp: 3\n", "bad.yaml: line 2: decode: tp: 3: ")
+        self.refused("schema: 1\ndecode:\n  tp: 3\n", "bad.yaml: line 3: decode.tp: 3: ")
         self.refused("schema: 1\ndecode:\n  page_tokens: 32\n",
                      "its pages cannot be planned into decode's: page_tokens: source 64, target 32")
         self.refused("schema: 1\nmodel: {name: Llama-3.1-70B}\ndecode:\n  kv: fp8\n", "cannot be planned into decode's")
         self.refused("schema: 1\ntraffic: {prompt: {tokens: 200000}}\n", "model.max_context is 163840")
+        self.refused("schema: 1\ndecode: {kv_tokens: 128}\n", "a DP rank of decode has room for 128; write shorter ones, "
+                     "or raise its kv_tokens")
+        self.refused("schema: 1\nprefill: {kv_tokens: 128}\n", "or raise its kv_tokens")
 
     def test_traces(self):
         trace = "schema: 1\ntraffic: {source: trace, trace: {format: %s, file: %s}}\n"
@@ -199,7 +204,7 @@ class BadInput(Sim):
         self.write("t.jsonl", good + '{"timestamp": \n')
         self.refused(trace % ("mooncake", "t.jsonl"), "t.jsonl:2: ")
         self.write("t.jsonl", "")
-        self.refused(trace % ("mooncake", "t.jsonl"), "t.jsonl:0: no request")
+        self.refused(trace % ("mooncake", "t.jsonl"), "t.jsonl: no request")
         self.write("t.csv", "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6,1,-1\n")
         self.refused(trace % ("azure", "t.csv"), "t.csv:2: ")
         self.refused(trace % ("azure", "none.csv"), "traffic.trace.file: 'none.csv': there is no such file")
@@ -209,6 +214,15 @@ class BadInput(Sim):
         self.refused("schema: 1\nmodel: {name: mine, config: c.json}\n", "c.json")
         self.write("t.tsv", "kind\ttokens\n")
         self.refused("schema: 1\nprefill: {table: t.tsv}\n", "t.tsv")
+
+    def test_more_requests_than_a_trace_has(self):
+        self.write("t.jsonl", '{"timestamp": 0, "input_length": 9, "output_length": 5, "hash_ids": [1]}\n' * 3)
+        self.write("t.yaml", "schema: 1\nmeasure: {warmup_requests: 0}\n"
+                   "traffic: {source: trace, trace: {format: mooncake, file: t.jsonl, requests: 7}}\n")
+        note = "note: traffic.trace.requests: 7: the trace has 3 requests; all of them are taken\n"
+        self.assertIn(f"  {note}", self.good("check", "t.yaml").stdout)
+        self.assertEqual(self.good("run", "t.yaml", "--quiet").stderr, f"halage-sim run: {note}")
+        self.assertEqual(self.good("run", "t.yaml", "--quiet", "--requests", "3").stderr, "")
 
     def test_files_that_are_none(self):
         for command in ("check", "run"):
@@ -256,6 +270,16 @@ class BadInput(Sim):
     def test_folding_that_is_not_exact(self):
         self.refused("schema: 1\nmodel: {name: Llama-3.1-70B}\nprefill: {tp: 4}\nnetwork: {fold: always}\n",
                      "bad.yaml: network.fold: not exact here, ")
+
+    def test_the_value_is_blamed(self):
+        self.write("a.yaml", "schema: 1\ndecode:\n  nodes: 2\n")
+        self.write("base.yaml", "schema: 1\n\ndecode:\n  tp: 3\n")
+        self.write("b.yaml", "schema: 1\nextends: base.yaml\ndecode:\n  nodes: 2\n")
+        self.write("c.yaml", "schema: 1\ntraffic: {requests: 100}\n")
+        for words, part in ((("a.yaml", "-s", "decode.tp=3"), " a.yaml: -s decode.tp: 3: must divide"),
+                            (("b.yaml",), " base.yaml: line 4: decode.tp: 3: must divide"),
+                            (("c.yaml",), " c.yaml: measure.warmup_requests (default): 200: the scenario has 100")):
+            self.expect_line(self.sim("check", *words), 2, part)
 
     def test_more_nodes_than_there_is_memory_for(self):
         self.write("a.yaml", "schema: 1\n")
@@ -364,6 +388,18 @@ class Runs(Sim):
         self.assertEqual(process.returncode, 130, error)
         self.assertIn("TTFT", out)
         self.assertIn("unfinished", out)
+
+    def test_explain_interrupted_says_so(self):
+        with subprocess.Popen(
+            [PROGRAM, "explain", "a.yaml", "--requests", "400000", "--request", "3", "-s", "traffic.arrivals.rate=6/s"],
+            cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        ) as process:
+            time.sleep(2)  # as above
+            process.send_signal(signal.SIGINT)
+            out, error = process.communicate(timeout=40)
+        self.assertEqual(process.returncode, 130, error)
+        self.assertIn("exposed transfer", out)
+        self.assertIn("interrupted: what is told is what was known then", error)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 """Where `halage-sim` writes: what is no regular file is written, never replaced; links, modes and write
 protection are respected; no output replaces an input or another output; a full disk is said."""
 
+import json
 import os
 import pathlib
 import stat
@@ -143,6 +144,31 @@ class Twice(Outputs):
                 done = subprocess.run([PROGRAM, *self.run_words("--json", path)], cwd=self.directory, stdout=out,
                                       stderr=subprocess.PIPE, encoding="utf-8", check=False, timeout=50)
             self.expect_line(done, 2, "is also where this command's text goes")
+
+
+class FullDisk(Outputs):
+    def test_what_cannot_be_printed_is_said(self):
+        for words in (("run", "a.yaml", "--quiet", *SMALL), ("list", "keys"), ("list", "models"), ("init",),
+                      ("check", "a.yaml"), ("check", "a.yaml", "--values"), ("plan", "a.yaml", *PLAN),
+                      ("explain", "a.yaml", "--quiet", *SMALL, "--request", "7"),
+                      ("sweep", "a.yaml", "--quiet", *SMALL, "-g", "seed=1,2", "--out", "o")):
+            with self.subTest(words), open("/dev/full", "w", encoding="utf-8") as full:
+                done = subprocess.run([PROGRAM, *words], cwd=self.directory, stdout=full, stderr=subprocess.PIPE,
+                                      encoding="utf-8", check=False, timeout=50)
+                self.assertEqual(done.returncode, 1, done.stderr)
+                last = done.stderr.splitlines()[-1]
+                self.assertRegex(last, r"^halage-sim \w+: .*cannot write")
+
+    def test_values_are_a_scenario(self):
+        words = ("-s", "decode.nodes=2", "-s", "seed=7")
+        result = self.good("check", "a.yaml", "--values", *words)
+        self.assertTrue(result.stderr.startswith("a.yaml: good\n"))
+        self.write("again.yaml", result.stdout)
+        both = [json.loads(self.good("check", *w, "--json", "-").stdout)["scenarios"][0]["digest"]
+                for w in (("a.yaml", *words), ("again.yaml",))]
+        self.assertEqual(both[0], both[1])
+        again = self.good("check", "again.yaml", "--values")
+        self.assertEqual(again.stdout, result.stdout)
 
 
 if __name__ == "__main__":

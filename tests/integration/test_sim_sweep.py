@@ -437,6 +437,8 @@ class Plan(Case):
             (["--slo", "ttft=1s"], "--gpus"),
             (["--slo", "ttft=5", "--gpus", "32"], "with its unit"),
             (["--slo", "speed=5s", "--gpus", "32"], "write ttft=TIME,tpot=TIME"),
+            (["--slo", "ttft=1s,tpot=1s,ttft=2s", "--gpus", "32"], "there twice; keep one"),
+            (["--slo", "ttft=1s", "--slo", "ttft=2s", "--gpus", "32"], "there twice; keep one"),
             (["--slo", "ttft=1s", "--gpus", "1"], "2 to"),
             (["--slo", "ttft=1s", "--gpus", "32", "--rate", "12"], "/s"),
             (["--slo", "ttft=1s", "--gpus", "32", "--share", "2"], "--share"),

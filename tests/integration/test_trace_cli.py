@@ -106,7 +106,16 @@ class Trace(unittest.TestCase):
         self.expect_refused(trace(empty), "not a trace of halage")
         self.expect_refused(trace("/etc/passwd"), "/etc/passwd: not a trace of halage")
         self.expect_refused(trace(self.path("absent")), "cannot be read: No such file")
+        self.expect_refused(trace(self.directory), "is a directory; name one of the traces in it")
         self.expect_refused(trace(), "FILE must be given")
+        before = self.path("prefill.trace").read_bytes()
+        self.expect_refused(trace(self.path("prefill.trace"), "--json", self.path("prefill.trace")),
+                            "--json: .* is also the input ")
+        result = call(BIN / "halage", "demo", "--trace", self.path("prefill.trace"), "--json",
+                      self.path("prefill.trace"))
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("is also the input", result.stderr)
+        self.assertEqual(self.path("prefill.trace").read_bytes(), before)
         self.expect_refused(trace("a", "b"), "one FILE at a time")
 
     def test_differences_and_aborts_end_with_status_1(self):

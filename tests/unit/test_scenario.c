@@ -502,7 +502,7 @@ static void what_cannot_be_run_is_refused(void **state)
         const char *part;
     } cases[] = {
         {{"node=dgx-h100"}, "GiB missing"},
-        {{"decode.tp=3"}, "decode: tp: 3"},
+        {{"decode.tp=3"}, "-s decode.tp: 3"},
         {{"decode.tp=16"}, "decode.tp: tp 16 * dp 1 GPUs: a node hgx-h200 has 8; write less"},
         {{"decode.ep=4"}, "decode.ep: 4: write 1, or tp * dp = 8"},
         {{"decode.page_tokens=32"},
@@ -528,9 +528,9 @@ static void what_cannot_be_run_is_refused(void **state)
         {{"traffic.source=trace", "traffic.trace.format=csv"},
          "traffic.trace.format: 'csv': write azure"},
         {{"traffic.requests=200"},
-         "measure.warmup_requests: 200: the scenario has 200 requests; write less"},
-        {{"decode.engine=triton"}, "decode: engine: 'triton': write sglang"},
-        {{"decode.table=none.tsv"}, "decode: table: 'none.tsv': there is no such file"},
+         "measure.warmup_requests (default): 200: the scenario has 200 requests"},
+        {{"decode.engine=triton"}, "-s decode.engine: 'triton': write sglang"},
+        {{"decode.table=none.tsv"}, "-s decode.table: 'none.tsv': there is no such file"},
     };
     (void)state;
     for (uint32_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {

@@ -236,7 +236,7 @@ static const struct bad bad_tables[] = {
 };
 
 static const struct bad bad_objects[] = {
-    {SIM_TRACE_MOONCAKE, "", ":0: no request: write at least one row"},
+    {SIM_TRACE_MOONCAKE, "", ": no request: write at least one row"},
     {SIM_TRACE_MOONCAKE, "[1]\n", ":1: no object: write one JSON object a line"},
     {SIM_TRACE_MOONCAKE, "{\"timestamp\": 1",
      ":1: '}' expected near end of file: write one JSON "
