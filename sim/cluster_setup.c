@@ -38,6 +38,19 @@ static uint32_t remotes(const struct cluster *c)
     return c->faulty ? 4 * most : most;
 }
 
+/* Bytes/s of a NIC: its own, or its part of what the GPU's way to all its NICs carries. */
+static double nic_bandwidth(const struct cluster *c, uint32_t kind)
+{
+    const struct sim_network *network = &c->scenario->network;
+    const struct sim_engine *engine =
+        kind == 0 ? &c->scenario->prefill.engine : &c->scenario->decode.engine;
+    const struct sim_gpu *gpu = sim_gpu_find(engine->gpu);
+    const double path = gpu->nic_path_bandwidth > 0 ? gpu->nic_path_bandwidth : gpu->pcie_bandwidth;
+    const double part = path / network->nics_per_gpu;
+
+    return part > 0 && part < network->nic.bandwidth ? part : network->nic.bandwidth;
+}
+
 static void fill_node(const struct cluster *c, uint32_t kind, struct hlg_simgrid_node_config *node)
 {
     const struct sim_nic *nic = &c->scenario->network.nic;
@@ -46,7 +59,7 @@ static void fill_node(const struct cluster *c, uint32_t kind, struct hlg_simgrid
     *node = (struct hlg_simgrid_node_config){
         .lanes = hlg_layout_lanes(&c->layouts[kind]),
         .rails = c->scenario->network.nics_per_gpu,
-        .nic_bandwidth = nic->bandwidth * left / nic->busy_factor * c->fold.scale[kind],
+        .nic_bandwidth = nic_bandwidth(c, kind) * left / nic->busy_factor * c->fold.scale[kind],
         .op_ps = (uint64_t)floor((double)nic->op_ps * nic->busy_factor + 0.5),
         .latency_ns = nic->latency_ns,
         .pieces_max = nic->pieces_max};

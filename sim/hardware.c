@@ -68,6 +68,8 @@ static const struct sim_gpu gpus[] = {
      .hbm_bytes = 198674743296,
      .scaleup_bandwidth = 900e9,
      .pcie_bandwidth = 64e9,
+     .nic_path_bandwidth =
+         450e9, /* NVLink-C2C to Grace, whose NICs they are: NVIDIA GB200 data sheet, 900 GB/s both ways */
      .source = AIC "gb200.yaml (NVL72)"},
     {.name = "GB300",
      .bf16_flops = 2.5e15,
@@ -77,6 +79,8 @@ static const struct sim_gpu gpus[] = {
      .hbm_bytes = 298013687808,
      .scaleup_bandwidth = 900e9,
      .pcie_bandwidth = 64e9,
+     .nic_path_bandwidth =
+         450e9, /* NVLink-C2C to Grace, whose NICs they are: NVIDIA GB200 data sheet, 900 GB/s both ways */
      .source = AIC "gb300.yaml (NVL72)"},
     {.name = "L40S",
      .bf16_flops = 362.05e12,

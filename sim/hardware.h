@@ -14,8 +14,9 @@ struct sim_gpu {
     double fp4_flops;  /* 0: none */
     double hbm_bandwidth;
     uint64_t hbm_bytes;
-    double scaleup_bandwidth; /* each way, NVLink or what stands for it */
-    double pcie_bandwidth;    /* each way */
+    double scaleup_bandwidth;  /* each way, NVLink or what stands for it */
+    double pcie_bandwidth;     /* each way */
+    double nic_path_bandwidth; /* each way between a GPU and its NICs, all together; 0: PCIe's */
     const char *source;
 };
 

@@ -271,6 +271,25 @@ static void layers_hide_the_transfer(void **state)
     sim_workload_fini(&w);
 }
 
+static void a_gpus_way_to_its_nics_bounds_them(void **state)
+{
+    struct sim_scenario s;
+    struct sim_workload w;
+
+    (void)state;
+    child_scenario(&s, 1);
+    s.network.nics_per_gpu = 8; /* of 44.6 GB/s each, behind PCIe of 64 */
+    child_workload(&w, 1, 0, 1025, 3);
+    struct child *child = run(&s, &w);
+    const hlg_time *at = child->records[0].at;
+    double wire = 1024.0 * 576 * 2 / sim_gpu_find("H200")->pcie_bandwidth * 1e9;
+    assert_all_done(child);
+    assert_true(fabs((double)(at[SIM_LANDED] - at[SIM_COMPUTED]) - wire -
+                     (double)s.network.nic.latency_ns) <= 2);
+    child_free(child);
+    sim_workload_fini(&w);
+}
+
 /* ---- pages -------------------------------------------------------------------------------- */
 
 static void starved_of_pages(enum sim_kv_policy policy)
@@ -1020,6 +1039,7 @@ int main(void)
         cmocka_unit_test(a_burst_waits_half_of_itself),
         cmocka_unit_test(prompts_are_cut_at_the_budget),
         cmocka_unit_test(layers_hide_the_transfer),
+        cmocka_unit_test(a_gpus_way_to_its_nics_bounds_them),
         cmocka_unit_test(requests_wait_for_reserved_pages),
         cmocka_unit_test(growing_requests_are_preempted_and_come_again),
         cmocka_unit_test(what_no_node_can_hold_is_refused),
