@@ -6,7 +6,6 @@ double sim_cost_step_ns(const struct sim_cost *cost, const struct sim_rank_step 
     double slowest = 0;
     double sum = 0;
 
-    (void)parts;
     for (uint32_t r = 0; r < rank_count; r++) {
         double ns = 0;
 
@@ -28,5 +27,9 @@ double sim_cost_step_ns(const struct sim_cost *cost, const struct sim_rank_step 
     if (cost->calls != NULL) {
         (*cost->calls)++;
     }
-    return cost->step_ns + slowest + cost->bend * slowest * slowest;
+    const double ns = cost->step_ns + slowest + cost->bend * slowest * slowest;
+    if (parts != NULL) {
+        *parts = (struct sim_cost_parts){.overhead_ns = ns};
+    }
+    return ns;
 }
