@@ -30,10 +30,10 @@
 #define ERROR_BYTES       256u
 #define THREADS_MAX       3u
 
-/* What an address is refused with, after "on" or "to" it. */
-#define NO_KEY_ADVICE                                                                          \
+/* What an address is refused with, after what it is. */
+#define NO_KEY_ADVICE                                                                         \
     "without a key, whoever reaches it could read prompts and write KV pages; give all nodes " \
-    "the same key ('halage key' makes one), or allow unauthenticated peers"
+    "one key ('halage key', --key-file), or allow strangers (--insecure)"
 
 /* A command as it goes to the core thread. What is long waits in the ticket's entry. */
 struct command {

@@ -159,6 +159,8 @@ static void expect_refused(struct duo *duo, const uint8_t *prefill_key, const ui
     duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_REFUSED, 1);
     const struct hlg_report *report = duo_last(&duo->decode, HLG_NOTICE_PEER_REFUSED);
     assert_int_equal(report->connection, connection);
+    assert_int_equal(report->error, -HLG_EPLAN);
+    assert_int_equal(report->refusal.code, HLG_REFUSAL_KEY);
     if (strstr(report->text, words) == NULL) {
         fail_msg("'%s' does not say '%s'", report->text, words);
     }
@@ -210,7 +212,7 @@ static void listening_beyond_loopback_needs_a_key_or_a_word(void **state)
         if (error != 0) {
             assert_non_null(strstr(duo->error, config.listen));
             assert_non_null(strstr(duo->error, "is not loopback"));
-            assert_non_null(strstr(duo->error, "'halage key' makes one"));
+            assert_non_null(strstr(duo->error, "'halage key', --key-file"));
         }
         duo_close_side(&duo->prefill);
     }
