@@ -19,6 +19,8 @@ struct hlg_ofi_config {
     const char *provider;
     const char *node;         /* IP address to bind to, if not shm or efa; NULL: 127.0.0.1 where
                                  one is needed */
+    uint32_t port;            /* first TCP port that endpoints bind to, if they do; each takes the next
+                                 one that is free, of 1024; 0: any */
     uint32_t rails;           /* endpoints of each lane; 1 */
     uint32_t pieces_max;      /* pieces in flight of one endpoint; 256 */
     uint32_t peer_pieces_max; /* of these, to one peer; 64 */
