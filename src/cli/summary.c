@@ -366,9 +366,9 @@ void summary_end(struct traffic *t)
     print_moved(t, &totals);
     if (totals.again + totals.redials > 0) {
         print_row(t->out, "again");
-        (void)fprintf(t->out,
-                      "%" PRIu64 " request%s asked for once more, after %" PRIu64 " new session%s\n",
-                      totals.again, plural(totals.again), totals.redials, plural(totals.redials));
+        (void)fprintf(
+            t->out, "%" PRIu64 " request%s asked for once more, after %" PRIu64 " new session%s\n",
+            totals.again, plural(totals.again), totals.redials, plural(totals.redials));
     }
     if (totals.samples[MEASURE_TTFT].count > 0) {
         print_measures(t, &totals);
@@ -401,13 +401,12 @@ static json_t *make_nodes(struct traffic *t)
         if (!member->has_stats) {
             continue;
         }
-        json_t *node = json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "node", member->title,
-                                 "pages", (json_int_t)stats->pages, "pages_free",
-                                 (json_int_t)stats->pages_free, "pages_poisoned",
-                                 (json_int_t)stats->pages_poisoned, "pages_touched",
-                                 (json_int_t)stats->pages_touched, "requests_again",
-                                 (json_int_t)stats->requests_again, "redials",
-                                 (json_int_t)stats->redials);
+        json_t *node =
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "node", member->title, "pages",
+                      (json_int_t)stats->pages, "pages_free", (json_int_t)stats->pages_free,
+                      "pages_poisoned", (json_int_t)stats->pages_poisoned, "pages_touched",
+                      (json_int_t)stats->pages_touched, "requests_again",
+                      (json_int_t)stats->requests_again, "redials", (json_int_t)stats->redials);
         if (json_array_append_new(nodes, node) != 0) {
             json_decref(nodes);
             nodes = NULL;

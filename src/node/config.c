@@ -27,6 +27,7 @@ void node_config_default(struct node_config *config)
         .target_dp = 1,
         .chunk_tokens = 64,
         .provider = "auto",
+        .watchdog_ms = 30000,
     };
     tlm_config_default(TLM_GQA, config->kv_heads, 1, &config->model);
     config->model.batch_sequences_max = NODE_SEQUENCES_MAX;
@@ -104,7 +105,7 @@ static int take_word(int key, const char *argument, const char *program, struct 
         if (!plant_parse(argument, &config->plant)) {
             return options_error(program,
                                  "--plant: unknown fault '%s'; valid: %s, each with or without "
-                                 ":LAYER,PLANE,RANK; stop:STEP[,COUNT]",
+                                 ":LAYER,PLANE,RANK; stop:STEP[,COUNT] stuck:STEP[,COUNT]",
                                  argument, plant_kinds());
         }
         return 0;
@@ -112,11 +113,18 @@ static int take_word(int key, const char *argument, const char *program, struct 
     return ARGP_ERR_UNKNOWN;
 }
 
-static int take_limit(int key, const char *argument, const char *program, struct node_config *config)
+static int take_limit(int key, const char *argument, const char *program,
+                      struct node_config *config)
 {
     switch (key) {
     case NODE_KEY_LEASE_MS:
         return take_number(program, "lease-ms", argument, 100, 600000, &config->lease_ms);
+    case NODE_KEY_WATCHDOG_MS:
+        if (strcmp(argument, "0") == 0) {
+            config->watchdog_ms = 0;
+            return 0;
+        }
+        return take_number(program, "watchdog-ms", argument, 10, 3600000, &config->watchdog_ms);
     case NODE_KEY_PAGES:
         return take_number(program, "pages", argument, 1, PAGES_MAX, &config->pages);
     case NODE_KEY_DATA_PORT:
@@ -311,7 +319,7 @@ void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FI
 }
 
 /* Numbers that every node gets; of those behind them 0 means the default. */
-#define NUMBERS_GIVEN 9u
+#define NUMBERS_GIVEN 10u
 
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS])
 {
@@ -329,6 +337,7 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"target-dp", config->target_dp},
         {"chunk-tokens", config->chunk_tokens},
         {"seed", model->seed},
+        {"watchdog-ms", config->watchdog_ms},
         {"lease-ms", config->lease_ms},
         {"pages", config->pages},
         {"data-port", config->data_port},

@@ -29,6 +29,7 @@ enum node_key {
     NODE_KEY_ADVERTISE,
     NODE_KEY_RECORD,
     NODE_KEY_LEASE_MS,
+    NODE_KEY_WATCHDOG_MS,
     NODE_KEY_PAGES,
     NODE_KEY_DATA_PORT,
     NODE_KEY_NODE_ID,
@@ -103,6 +104,13 @@ enum node_key {
          0,                                                                                        \
          "Milliseconds without a word after which the other node is given up (default 30000)",     \
          0},                                                                                       \
+        {"watchdog-ms",                                                                            \
+         NODE_KEY_WATCHDOG_MS,                                                                     \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Milliseconds after which a node ends that is stuck inside the provider; 0: never "       \
+         "(default 30000)",                                                                        \
+         0},                                                                                       \
         {"pages",                                                                                  \
          NODE_KEY_PAGES,                                                                           \
          "N",                                                                                      \
@@ -142,6 +150,7 @@ struct node_config {
     const char *advertise; /* IP to bind endpoints to; NULL: found by routing */
     const char *record;    /* directory of traces; NULL: none */
     uint32_t lease_ms;     /* 0: the default */
+    uint32_t watchdog_ms;  /* 0: none */
     uint32_t pages;        /* of a pool; 0: the default */
     uint32_t data_port;    /* 0: any */
     uint32_t node_id;      /* identity that outlives a restart; 0: drawn */

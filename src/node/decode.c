@@ -69,6 +69,7 @@ struct peer {
     hlg_peer peer;
     uint32_t connection;
     bool up;
+    bool told;       /* that it cannot be reached */
     hlg_time redial; /* when to dial it again; 0: not now */
 };
 
@@ -573,6 +574,7 @@ static void take_peer_up(struct engine *e, const struct hlg_report *report)
         if (peer->connection == report->connection) {
             peer->peer = report->peer;
             peer->up = true;
+            peer->told = false;
         }
         all = all && peer->up;
     }
@@ -608,15 +610,20 @@ static void redial(struct engine *e)
 static bool dial_later(struct engine *e, const struct hlg_report *report)
 {
     const uint32_t code = report->refusal.code;
-    const bool may_work_later = code == HLG_REFUSAL_NONE || code == HLG_REFUSAL_TRANSPORT ||
-                                code == HLG_REFUSAL_FULL;
+    const bool may_work_later =
+        code == HLG_REFUSAL_NONE || code == HLG_REFUSAL_TRANSPORT || code == HLG_REFUSAL_FULL;
     for (uint32_t i = 0; i < e->peer_count; i++) {
         struct peer *peer = &e->peers[i];
-        if (e->announced && may_work_later && e->node.options.config.redial &&
-            report->connection != 0 && peer->connection == report->connection) {
-            peer->redial = node_now() + REDIAL_NS;
-            return true;
+        if (!may_work_later || !e->node.options.config.redial || report->connection == 0 ||
+            peer->connection != report->connection) {
+            continue;
         }
+        if (!peer->told) {
+            peer->told = true;
+            node_say(&e->node, "no connection: %s; it is dialled again", report->text);
+        }
+        peer->redial = node_now() + REDIAL_NS;
+        return true;
     }
     return false;
 }

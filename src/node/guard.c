@@ -32,8 +32,8 @@ static bool find_area(const struct node *node, uint32_t lane, uint32_t group, ui
     }
     /* The context group lies last. */
     area->bytes = hlg_layout_page_bytes(&node->layout, 1);
-    area->base = base + hlg_memory_bytes(memory) -
-                 (node->layout.groups[1].page_count - page) * area->bytes;
+    area->base =
+        base + hlg_memory_bytes(memory) - (node->layout.groups[1].page_count - page) * area->bytes;
     return index == 0;
 }
 
@@ -56,8 +56,10 @@ static bool page_touched(const struct node *node, uint32_t lane, uint32_t group,
     struct area area;
     for (uint32_t a = 0; find_area(node, lane, group, page, a, &area); a++) {
         if (area.base[0] != PATTERN || memcmp(area.base, area.base + 1, area.bytes - 1) != 0) {
-            node_say(node, "guard: a byte landed in free page %" PRIu32 " of group %" PRIu32
-                     ", lane %" PRIu32 ", area %" PRIu32, page, group, lane, a);
+            node_say(node,
+                     "guard: a byte landed in free page %" PRIu32 " of group %" PRIu32
+                     ", lane %" PRIu32 ", area %" PRIu32,
+                     page, group, lane, a);
             return true;
         }
     }

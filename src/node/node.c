@@ -300,6 +300,8 @@ static void fill_limits(const struct node *node, struct hlg_messenger_config *co
     /* Forwards pile up while a decode node is slow to take what they made. */
     config->limits.forwards_max = NODE_FORWARDS_MAX;
     config->limits.chunks_max = 16384;
+    config->watchdog_ns = node->options.config.watchdog_ms * HLG_NS_PER_MS;
+    config->watchdog_exit = CLI_FAILED;
     if (lease_ns != 0) {
         /* In the proportions of the defaults. */
         config->limits.lease_ns = lease_ns;
@@ -324,7 +326,7 @@ static int open_messenger(struct node *node)
     config.log_context = node;
     /* A planted stop goes by lines that nobody sees. */
     config.log_level = node->options.config.plant.kind == PLANT_STOP ? (uint32_t)HLG_LOG_DEBUG
-                                                                      : (uint32_t)shown_level(node);
+                                                                     : (uint32_t)shown_level(node);
     if (node->options.config.record != NULL) {
         /* Where it cannot be made, the file in it cannot be either, which says why. */
         (void)mkdir(node->options.config.record, 0777);

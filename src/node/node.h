@@ -39,7 +39,7 @@ struct node {
     uint32_t (*sample)(const float *logits, uint32_t vocab);
     _Atomic uint32_t plant_word;    /* of a planted fault: progress that lies */
     _Atomic uint32_t plant_reached; /* of a planted stop: times that its step was reached */
-    int signals;                 /* signalfd; -1: signals are the starter's business */
+    int signals;                    /* signalfd; -1: signals are the starter's business */
     bool interrupted;
     bool stop;      /* the starter asked for it, or is gone */
     bool abandoned; /* the starter is gone */

@@ -13,6 +13,7 @@ static const char *const names[] = {
     [PLANT_EARLY_READY] = "early-ready",
     [PLANT_EARLY_TICK] = "early-tick",
     [PLANT_TOKEN] = "token",
+    [PLANT_STUCK] = "stuck",
     [PLANT_STOP] = "stop",
 };
 
@@ -49,8 +50,8 @@ static bool take_step(const char *text, struct plant *plant)
     }
     memcpy(plant->step, text, bytes);
     text += bytes;
-    return *text == '\0' || (*text++ == ',' && take_number(&text, '\0', &plant->count) &&
-                             plant->count > 0);
+    return *text == '\0' ||
+           (*text++ == ',' && take_number(&text, '\0', &plant->count) && plant->count > 0);
 }
 
 bool plant_parse(const char *text, struct plant *plant)
@@ -65,7 +66,7 @@ bool plant_parse(const char *text, struct plant *plant)
     if (read.kind == PLANT_NONE) {
         return false;
     }
-    if (read.kind == PLANT_STOP) {
+    if (read.kind == PLANT_STOP || read.kind == PLANT_STUCK) {
         if (text[bytes] != ':' || !take_step(text + bytes + 1, &read)) {
             return false;
         }

@@ -226,8 +226,8 @@ static hlg_time now_fabric(struct hlg_fabric *fabric)
 
 bool plant_fabric_wrap(struct node *node)
 {
-    if (node->options.config.plant.kind != PLANT_EARLY_READY &&
-        node->options.config.plant.kind != PLANT_STOP) {
+    const enum plant_kind kind = node->options.config.plant.kind;
+    if (kind != PLANT_EARLY_READY && kind != PLANT_STOP && kind != PLANT_STUCK) {
         return true;
     }
     struct plant_fabric *f = calloc(1, sizeof *f);

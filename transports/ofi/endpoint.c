@@ -382,8 +382,8 @@ static bool set_port(struct ofi_endpoint *e, uint32_t port)
  */
 static bool port_is_free(const struct ofi_endpoint *e)
 {
-    const int fd = socket(((struct sockaddr *)e->bound->src_addr)->sa_family,
-                          SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd =
+        socket(((struct sockaddr *)e->bound->src_addr)->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     const int one = 1;
 
     /* Sessions that ended keep their port for a while (TIME_WAIT): that is no reason to avoid it. */
