@@ -237,6 +237,7 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
     m->dial_bell.fd = -1;
     m->layer_bell.fd = -1;
     m->submitting = HLG_NONE;
+    m->metrics.role = config->role;
     latch_init(&m->stop);
     (void)pthread_mutex_init(&m->stats_lock, NULL);
     /* A prefiller's tickets outlive the machine's requests until they are released. */
@@ -357,6 +358,8 @@ int hlg_messenger_start(struct hlg_messenger *m)
     if (error != 0) {
         return error;
     }
+    m->metrics.shown = metrics_clock();
+    m->metrics_shown = m->metrics;
     error = start_threads(m);
     if (error != 0) {
         return error;
