@@ -70,6 +70,11 @@ struct hlg_messenger_config {
     hlg_time counter_ns;   /* pause of the layer poller between looks at the counter words */
     uint32_t commands_max; /* commands that may wait for the core thread */
 
+    /* A core thread that is stuck inside the transport for so long (a provider that spins for its dead peer)
+       ends the process, with a line on level fatal that names the call. 0: never; else 10 ms to 1 h. */
+    hlg_time watchdog_ns;
+    int32_t watchdog_exit; /* status to _exit() with then; 0: abort() */
+
     /* Called by the library's threads, and by create and destroy, with one line without its end: lower
        case, `name value` pairs, request id within. Must not call the messenger. NULL: no log. */
     void (*log)(void *context, enum hlg_log_level level, const char *line);
@@ -83,7 +88,8 @@ struct hlg_messenger_config {
 };
 
 /* Fills in defaults: limits of hlg_limits_default(), no listening, connect 5 s, spin 50 us, sleep
- * 1 ms, counters 20 us, log level info without a log, no key, 64 waiting connections. Role, layout and fabric remain the caller's. */
+ * 1 ms, counters 20 us, no watchdog, log level info without a log, no key, 64 waiting connections. Role,
+ * layout and fabric remain the caller's. */
 void hlg_messenger_config_default(struct hlg_messenger_config *config);
 
 /*
@@ -360,5 +366,26 @@ struct hlg_messenger_stats {
 /* Counters since start, at most 10 ms old or from before the core thread's present sleep. Set
  * stats->size first. */
 int hlg_messenger_stats(struct hlg_messenger *m, struct hlg_messenger_stats *stats);
+
+/*
+ * All that is measured, in Prometheus' text format (version 0.0.4); docs/metrics.md lists the names. As
+ * old as the stats. Labels are few and fixed: none names a peer or a request. Some 20 KB; some 100 us of
+ * the calling thread, of which the core thread can wait for a copy of 5 KB alone.
+ *
+ * text   [bytes] filled with as much as fits, ended with 0; may be NULL with 0 bytes
+ *
+ * Returns the bytes that the whole text has without its final 0, as snprintf() does: call again with more
+ * room when that is >= `bytes`, since numbers may have grown longer meanwhile. -HLG_EFORK, -HLG_ESTATE.
+ */
+int hlg_messenger_metrics(struct hlg_messenger *m, char *text, size_t bytes);
+
+enum hlg_messenger_health {
+    HLG_HEALTH_GOOD = 0,
+    HLG_HEALTH_POISONED, /* pages are lost for ever, since nothing proves that no write can land */
+    HLG_HEALTH_STUCK,    /* the core thread has not moved for 5 s: it is stuck in a provider */
+};
+
+/* The worst that is the case, an enum hlg_messenger_health; -HLG_EFORK, -HLG_ESTATE. */
+int hlg_messenger_health(struct hlg_messenger *m);
 
 #endif

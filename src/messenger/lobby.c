@@ -156,9 +156,9 @@ static void tell(struct hlg_messenger *m, const char *name, uint32_t connection,
 
     if (why == HLG_REFUSED_KEY || why == HLG_REFUSED_PLAIN) {
         report.error = -HLG_EPLAN; /* as it is, it never will work */
-        report.refusal = (struct hlg_refusal){
-            .code = HLG_REFUSAL_KEY,
-            .a = why == HLG_REFUSED_KEY ? HLG_KEY_DIFFERS : HLG_KEY_MISSING_THERE};
+        report.refusal = (struct hlg_refusal){.code = HLG_REFUSAL_KEY,
+                                              .a = why == HLG_REFUSED_KEY ? HLG_KEY_DIFFERS
+                                                                          : HLG_KEY_MISSING_THERE};
     }
     (void)snprintf(report.text, sizeof report.text, "%s: %s", name, sentence);
     m->lobby.untold++;

@@ -8,12 +8,15 @@
  *   command.c     on the core thread: commands become events
  *   notice.c      on the core thread: notices become reports
  *   lobby.c       on the core thread: connections that have not proved themselves
+ *   metrics.c     on the core thread: what is counted and timed; metrics_text.c makes text of a copy
  *   dial.c        the dialling thread
  *   layer_poll.c  the layer poller's thread
+ *   watchdog.c    a thread that ends the process when the core thread is stuck in a transport
  */
 #ifndef HALAGE_MESSENGER_INTERNAL_H
 #define HALAGE_MESSENGER_INTERNAL_H
 
+#include "metrics.h"
 #include "ring.h"
 #include <halage/memory.h>
 #include <halage/messenger.h>
@@ -29,9 +32,11 @@
 #define LAYERS_MAX        256u /* counter values that may wait; more stay in their words */
 #define ERROR_BYTES       256u
 #define THREADS_MAX       3u
+#define WATCHDOG_NS_MIN   (10 * HLG_NS_PER_MS)
+#define WATCHDOG_NS_MAX   (3600 * HLG_NS_PER_S)
 
 /* What an address is refused with, after what it is. */
-#define NO_KEY_ADVICE                                                                         \
+#define NO_KEY_ADVICE                                                                          \
     "without a key, whoever reaches it could read prompts and write KV pages; give all nodes " \
     "one key ('halage key', --key-file), or allow strangers (--insecure)"
 
@@ -63,6 +68,7 @@ struct dial_result {
 struct layer_value {
     uint32_t word;
     uint32_t value;
+    hlg_time read; /* metrics_clock() */
 };
 
 enum entry_phase {
@@ -81,6 +87,7 @@ struct entry {
     uint32_t uses;
     hlg_handle handle;        /* core thread's */
     bool bound;               /* core thread's: `handle` is good */
+    hlg_time begun;           /* core thread's: when it was noticed, prefill */
     uint8_t *prompt;          /* [prompt_bytes_max] */
     uint32_t *pages;          /* [pages_max] */
     struct hlg_submit submit; /* decode; pointers into this entry */
@@ -95,6 +102,7 @@ struct peer_slot {
     uint32_t connection;
     bool in_use;
     bool up;
+    hlg_time connected;
     char name[HLG_TCP_NAME_BYTES];
 };
 
@@ -135,6 +143,18 @@ struct counter_word {
     uint32_t last;
 };
 
+/* What the watchdog looks at; see watchdog.c. */
+struct watch {
+    struct hlg_fabric fabric; /* first: the decorator that the pump uses */
+    struct hlg_fabric *below;
+    _Atomic uint64_t beat;    /* of the core thread; odd while it sleeps */
+    const char *_Atomic call; /* of the transport that it is in; NULL: none */
+    struct bell bell;
+    struct latch stop;
+    pthread_t thread;
+    bool running;
+};
+
 /* In order of who uses what, which padding is a small price for. */
 struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     struct hlg_messenger_config config;
@@ -173,8 +193,9 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     _Atomic uint64_t chunks_announced;
     _Atomic uint64_t chunks_rested; /* announced ones whose forward is over */
     pthread_mutex_t stats_lock;
-    struct hlg_messenger_stats stats_shown; /* under stats_lock */
+    struct metrics metrics_shown; /* under stats_lock */
 
+    struct watch watch;
     pthread_t threads[THREADS_MAX]; /* [thread_count] core, dialling, layer poller */
     uint32_t thread_count;
 
@@ -207,6 +228,8 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     hlg_time accept_due; /* when the core thread looks for connections next */
     hlg_time stats_due;
     struct hlg_messenger_stats stats;
+    struct metrics metrics;
+    struct metrics_lines lines[METRICS_NOTES]; /* by note */
 };
 
 /* messenger.c: tickets. The entry of a ticket that is good, else NULL; any thread. */
@@ -236,6 +259,13 @@ uint32_t messenger_frame_bytes(const struct hlg_messenger *m);
 /* Keeps the sentence for hlg_messenger_error(); returns the code. */
 int messenger_fail(struct hlg_messenger *m, int code, const char *sentence);
 int messenger_before_start(struct hlg_messenger *m);
+
+/* watchdog.c. The fabric for the pump: config.fabric, watched where config.watchdog_ns says so. */
+struct hlg_fabric *watchdog_fabric(struct hlg_messenger *m);
+int watchdog_start(struct hlg_messenger *m);
+void watchdog_stop(struct hlg_messenger *m);
+void watchdog_round(struct watch *w); /* core thread: it moves */
+void watchdog_sleep(struct watch *w); /* core thread: it sleeps, until the next round */
 
 /* progress.c */
 void *progress_main(void *messenger);
