@@ -1,3 +1,4 @@
+#include "census.h"
 #include "imm.h"
 #include "owner.h"
 #include "session.h"
@@ -1065,6 +1066,22 @@ enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, u
     const struct request *r = &d->requests[entry->owner];
     *owner = handle_of(d, r);
     return r->state == REQUEST_QUARANTINED ? HLG_PAGE_QUARANTINED : HLG_PAGE_OWNED;
+}
+
+void hlg_decode_census(const struct hlg_decode *d, struct hlg_census *census)
+{
+    *census = (struct hlg_census){
+        .requests = d->open_count,
+        .requests_max = d->config.limits.requests_max,
+        .timers = d->timers.count,
+        .slots = d->slots.capacity - d->slots.free_count - d->slots.poisoned_count,
+        .slots_poisoned = d->slots.poisoned_count,
+        .slots_max = d->slots.capacity,
+        .pages = d->owners.owned_count,
+        .pages_poisoned = d->owners.poisoned_count,
+        .pages_max = d->owners.entry_count,
+    };
+    sessions_census(&d->sessions, census);
 }
 
 static void check_request(const struct hlg_decode *d, const struct request *r)
