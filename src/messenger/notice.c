@@ -299,7 +299,11 @@ void note_take(void *messenger, const struct hlg_note *note)
 {
     const struct hlg_messenger *m = messenger;
     char line[HLG_NOTE_TEXT_BYTES];
-    enum hlg_log_level level = hlg_note_text(note, line, sizeof line);
+    enum hlg_log_level level = hlg_note_level(note);
 
+    if (m->config.log == NULL || (uint32_t)level > m->config.log_level) {
+        return; /* a step of every request, most often */
+    }
+    (void)hlg_note_text(note, line, sizeof line);
     messenger_log(m, level, "%s", line);
 }
