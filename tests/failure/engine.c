@@ -71,6 +71,12 @@ static uint32_t visit_context(struct scene_node_state *n, const struct job *job,
     return visit(page_at(n, 1, LAYERS, 0, page), 64, check, job->uid, LAYERS, 0, 0, 0);
 }
 
+/* Whether a context is handed over with it. */
+static bool has_context(const struct scene_node_state *n, const struct job *job)
+{
+    return !n->scene->config.no_context && job->tokens > 1;
+}
+
 static void check_bytes(struct scene_node_state *n, const struct job *job)
 {
     uint32_t wrong = 0;
@@ -78,7 +84,7 @@ static void check_bytes(struct scene_node_state *n, const struct job *job)
     for (uint32_t layer = 0; layer < LAYERS; layer++) {
         wrong += visit_layer(n, job, job->pages, job->first, layer, 0, job->tokens - 1, true);
     }
-    if (job->tokens > 1) {
+    if (has_context(n, job)) {
         wrong += visit_context(n, job, job->context, true);
     }
     if (wrong > 0) {
@@ -121,7 +127,7 @@ static void give_target(struct scene_node_state *n, struct job *job)
     for (uint32_t i = 0; i < job->count; i++) {
         give(n, job, 0, job->pages[i]);
     }
-    if (job->tokens > 1) {
+    if (has_context(n, job)) {
         give(n, job, 1, job->context);
     }
 }
@@ -131,7 +137,9 @@ static void poison_target(struct scene_node_state *n, struct job *job)
     for (uint32_t i = 0; i < job->count; i++) {
         n->poisoned[0][job->pages[i]] = true;
     }
-    n->poisoned[1][job->context] = n->poisoned[1][job->context] || job->tokens > 1;
+    if (has_context(n, job)) {
+        n->poisoned[1][job->context] = true;
+    }
 }
 
 static void give_source(struct scene_node_state *n, struct job *job, struct job_source *part)
@@ -139,7 +147,9 @@ static void give_source(struct scene_node_state *n, struct job *job, struct job_
     for (uint32_t i = 0; i < scene_pages_of(job->tokens); i++) {
         give(n, job, 0, part->pages[i]);
     }
-    give(n, job, 1, part->context);
+    if (has_context(n, job)) {
+        give(n, job, 1, part->context);
+    }
 }
 
 /* The lowest free page, so that one that was given back is used again at once. */
@@ -192,7 +202,7 @@ void engine_landing(void *context, const struct hlg_loop_landing *landing)
     }
     uintptr_t at = (uintptr_t)landing->source - (uintptr_t)source->memory;
     if (landing->source == NULL || at >= source->bytes || source->was_killed ||
-        !find_page(source, at, &group, &page)) {
+        hlg_fault_owns(s->fault, landing->source) || !find_page(source, at, &group, &page)) {
         return; /* it had left its page before, or its node died */
     }
     if (source->owner[group][page] == 0) {
@@ -250,7 +260,7 @@ void scene_submit(struct scene *s, struct job *job)
         .prompt_bytes = sizeof job->uid,
         .prompt = (const uint8_t *)&job->uid,
         .groups = {{.count = job->count, .first = job->first, .pages = job->pages},
-                   {.count = job->tokens > 1, .pages = &job->context}}};
+                   {.count = has_context(n, job), .pages = &job->context}}};
     for (uint32_t i = 0; i < job->source_count; i++) {
         e->peers[i] = n->peer_of[job->sources[i].node];
     }
@@ -266,7 +276,7 @@ void scene_submit(struct scene *s, struct job *job)
     for (uint32_t i = 0; i < job->count; i++) {
         take(n, job, 0, job->pages[i]);
     }
-    if (job->tokens > 1) {
+    if (has_context(n, job)) {
         take(n, job, 1, job->context);
     }
 }
@@ -439,7 +449,7 @@ static int answer(struct scene_node_state *n, struct job *job, struct job_source
         .kind = HLG_EVENT_REJECT,
         .reject = {.request = part->handle, .retry_after_ns = job->retry_after}};
 
-    if (job->will_reject) {
+    if ((job->will_reject >> (part - job->sources) & 1) != 0) {
         part->state = SOURCE_REJECTED;
         HLG_ASSERT(hlg_pump_event(n->pump, &event) == 0);
         return 1;
@@ -448,22 +458,25 @@ static int answer(struct scene_node_state *n, struct job *job, struct job_source
     for (uint32_t i = 0; i < count; i++) {
         part->pages[i] = take_free(n, job, 0);
     }
-    part->context = take_free(n, job, 1);
+    if (has_context(n, job)) {
+        part->context = take_free(n, job, 1);
+    }
     for (uint32_t layer = 0; job->cached > 0 && layer < LAYERS; layer++) {
         (void)visit_layer(n, job, part->pages, 0, layer, 0, job->cached, false);
     }
-    if (job->cached + 1 == job->tokens) {
+    if (job->cached + 1 == job->tokens && has_context(n, job)) {
         (void)visit_context(n, job, part->context, false);
     }
     part->state = SOURCE_ADMITTED;
     part->paged = true;
     part->announced = job->cached;
     part->computed = job->cached;
-    event = (struct hlg_event){.kind = HLG_EVENT_ADMIT,
-                               .admit = {.request = part->handle,
-                                         .cached_tokens = job->cached,
-                                         .groups = {{.count = count, .pages = part->pages},
-                                                    {.count = 1, .pages = &part->context}}}};
+    event = (struct hlg_event){
+        .kind = HLG_EVENT_ADMIT,
+        .admit = {.request = part->handle,
+                  .cached_tokens = job->cached,
+                  .groups = {{.count = count, .pages = part->pages},
+                             {.count = has_context(n, job), .pages = &part->context}}}};
     HLG_ASSERT(hlg_pump_event(n->pump, &event) == 0);
     return 1;
 }
@@ -538,7 +551,7 @@ static int compute_layer(struct scene_node_state *n)
             (void)visit_layer(n, job, part->pages, 0, f->layers, f->begin[i], f->limit[i], false);
         } else {
             part->computed = f->limit[i];
-            if (f->limit[i] == job->tokens - 1) {
+            if (f->limit[i] == job->tokens - 1 && has_context(n, job)) {
                 (void)visit_context(n, job, part->context, false);
             }
         }
@@ -547,7 +560,7 @@ static int compute_layer(struct scene_node_state *n)
     n->layer_at = scene_now(n->scene) + LAYER_NS;
     struct hlg_event event = {.kind = HLG_EVENT_LAYER,
                               .layer = {.value = f->number << 8 | f->layers}};
-    HLG_ASSERT(hlg_pump_event(n->pump, &event) == 0);
+    HLG_ASSERT(n->no_stamps || hlg_pump_event(n->pump, &event) == 0);
     if (f->layers == LAYERS + 1) {
         event = (struct hlg_event){.kind = HLG_EVENT_FORWARD_END, .forward = f->number};
         f->number = 0;

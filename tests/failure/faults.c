@@ -79,7 +79,7 @@ static void decoder_pauses(struct cell *c)
 
 static void channel_breaks(struct cell *c)
 {
-    hlg_loop_channel_break(c->scene.loop, node(c, DECODE_0)->channels[PREFILL_0]);
+    hlg_loop_channel_break(c->scene.loop, node(c, DECODE_0)->lines[PREFILL_0]);
 }
 
 /* The decoder connects anew though nothing ended: as after a connection lost unnoticed. */
@@ -110,7 +110,7 @@ static void forward_aborts(struct cell *c)
 
 static void engine_rejects(struct cell *c)
 {
-    c->watched->will_reject = true;
+    c->watched->will_reject = 1;
     c->watched->retry_after = MS(7);
 }
 
@@ -169,18 +169,126 @@ static void pages_named_twice(struct cell *c)
     job->used = false;
 }
 
+/* ---- By the fault decorator --------------------------------------------------------------- */
+
+static void partition(struct cell *c)
+{
+    scene_fault(&c->scene, "partition node 1 peer 0 span 205ms");
+}
+
+static void partition_short(struct cell *c)
+{
+    scene_fault(&c->scene, "partition node 1 peer 0 span 50ms");
+}
+
+static void half_open_to_decoder(struct cell *c)
+{
+    scene_fault(&c->scene, "half-open node 1 peer 0 span 205ms");
+}
+
+static void half_open_to_prefiller(struct cell *c)
+{
+    scene_fault(&c->scene, "half-open node 0 peer 1 span 205ms");
+}
+
+static void write_fails_before(struct cell *c)
+{
+    scene_fault(&c->scene, "fail-before node 1 peer 0 nth 3 count 1");
+}
+
+static void write_fails_after(struct cell *c)
+{
+    scene_fault(&c->scene, "fail-after node 1 peer 0 nth 3 count 1");
+}
+
+static void write_fails_late(struct cell *c)
+{
+    scene_fault(&c->scene, "fail-late node 1 peer 0 nth 3 count 1 span 2ms");
+}
+
+static void writes_refused(struct cell *c)
+{
+    scene_fault(&c->scene, "refuse node 1 peer 0 nth 1 count 1 span 40ms");
+}
+
+static void writes_refused_short(struct cell *c)
+{
+    scene_fault(&c->scene, "refuse node 1 peer 0 nth 1 count 1 span 10ms");
+}
+
+static void writes_partial(struct cell *c)
+{
+    scene_fault(&c->scene, "partial node 1 peer 0 ppm 1000000");
+}
+
+static void rail_slow(struct cell *c)
+{
+    scene_fault(&c->scene, "slow node 1 rate 1MB/s span 100ms");
+}
+
+static void pieces_reordered(struct cell *c)
+{
+    scene_fault(&c->scene, "reorder node 1 ppm 500000 span 500us\n"
+                           "delay node 1 ppm 300000 span 0ns..2ms");
+}
+
+static void pieces_twice(struct cell *c)
+{
+    scene_fault(&c->scene, "duplicate node 1 ppm 1000000");
+}
+
+static void immediates_late(struct cell *c)
+{
+    scene_fault(&c->scene, "imm-late node 0 ppm 1000000 span 15ms");
+}
+
+static void immediates_stale(struct cell *c)
+{
+    scene_fault(&c->scene, "imm-stale node 0 ppm 1000000");
+}
+
+static void close_fails(struct cell *c)
+{
+    scene_fault(&c->scene, "close-fails node 0 nth 1 count 1 span 1ms");
+    channel_breaks(c);
+}
+
+static void frame_lost_to_decoder(struct cell *c)
+{
+    scene_fault(&c->scene, "frame-drop node 1 peer 0 nth 1 count 1");
+}
+
+static void frame_lost_to_prefiller(struct cell *c)
+{
+    scene_fault(&c->scene, "frame-drop node 0 peer 1 nth 1 count 1");
+}
+
+static void clock_jumps(struct cell *c)
+{
+    scene_fault(&c->scene, "clock-jump node 0 span 205ms");
+}
+
+static void clock_stalls(struct cell *c)
+{
+    scene_fault(&c->scene, "clock-stall node 0 span 205ms");
+}
+
 #define NO_REQUEST  "there is no request yet"
 #define NOT_ASKED   "the prefill engine does not know of it yet"
 #define TERMINAL    "its terminal event was told"
 #define NO_FORWARD  "no forward has a chunk of it yet"
 #define FORWARD_END "its forward is over"
 #define SENT_ALL    "the second source, which has no context to send, has sent all"
+#define ALL_POSTED  "all is posted"
 #define ANSWERED    "the engine has answered"
 
 const struct fault faults[] = {
     {.name = "nothing", .strike = nothing},
     {.name = "prefiller-dies", .over_ns = MS(5), .strike = prefiller_dies},
-    {.name = "prefiller-restarts", .over_ns = MS(5), .strike = prefiller_restarts},
+    {.name = "prefiller-restarts",
+     .over_ns = MS(60),
+     .slow_news = true,
+     .strike = prefiller_restarts},
     {.name = "prefiller-freezes", .over_ns = LONG_NS, .strike = prefiller_freezes},
     {.name = "prefiller-pauses", .over_ns = SHORT_NS, .strike = prefiller_pauses},
     {.name = "prefiller-gives-up",
@@ -200,7 +308,7 @@ const struct fault faults[] = {
      .after = FORWARD_END,
      .strike = forward_aborts},
     {.name = "decoder-dies", .over_ns = MS(5), .strike = decoder_dies},
-    {.name = "decoder-restarts", .over_ns = MS(5), .strike = decoder_restarts},
+    {.name = "decoder-restarts", .over_ns = MS(60), .slow_news = true, .strike = decoder_restarts},
     {.name = "decoder-freezes", .over_ns = LONG_NS, .strike = decoder_freezes},
     {.name = "decoder-pauses", .over_ns = SHORT_NS, .strike = decoder_pauses},
     {.name = "decoder-cancels",
@@ -223,6 +331,77 @@ const struct fault faults[] = {
     {.name = "hello-again", .over_ns = MS(2), .strike = hello_again},
     {.name = "garbled-to-decoder", .over_ns = MS(2), .strike = garbled_to_decoder},
     {.name = "garbled-to-prefiller", .over_ns = MS(2), .strike = garbled_to_prefiller},
+    {.name = "partition", .kind = HLG_FAULT_PARTITION, .over_ns = LONG_NS, .strike = partition},
+    {.name = "partition-short",
+     .kind = HLG_FAULT_PARTITION,
+     .over_ns = SHORT_NS,
+     .strike = partition_short},
+    {.name = "half-open-to-decoder",
+     .kind = HLG_FAULT_HALF_OPEN,
+     .over_ns = LONG_NS,
+     .strike = half_open_to_decoder},
+    {.name = "half-open-to-prefiller",
+     .kind = HLG_FAULT_HALF_OPEN,
+     .over_ns = LONG_NS,
+     .strike = half_open_to_prefiller},
+    {.name = "frame-lost-to-decoder",
+     .kind = HLG_FAULT_FRAME_DROP,
+     .over_ns = MS(12),
+     .strike = frame_lost_to_decoder},
+    {.name = "frame-lost-to-prefiller",
+     .kind = HLG_FAULT_FRAME_DROP,
+     .over_ns = MS(12),
+     .strike = frame_lost_to_prefiller},
+    {.name = "write-fails-before",
+     .kind = HLG_FAULT_FAIL_BEFORE,
+     .limit = PHASE_CONTEXT,
+     .after = ALL_POSTED,
+     .writes = true,
+     .strike = write_fails_before},
+    {.name = "write-fails-after",
+     .kind = HLG_FAULT_FAIL_AFTER,
+     .limit = PHASE_CONTEXT,
+     .after = ALL_POSTED,
+     .writes = true,
+     .strike = write_fails_after},
+    {.name = "write-fails-late",
+     .kind = HLG_FAULT_FAIL_LATE,
+     .limit = PHASE_CONTEXT,
+     .after = ALL_POSTED,
+     .writes = true,
+     .strike = write_fails_late},
+    {.name = "writes-refused",
+     .kind = HLG_FAULT_REFUSE,
+     .limit = PHASE_CONTEXT,
+     .after = ALL_POSTED,
+     .writes = true,
+     .strike = writes_refused},
+    {.name = "writes-refused-short",
+     .kind = HLG_FAULT_REFUSE,
+     .limit = PHASE_CONTEXT,
+     .after = ALL_POSTED,
+     .writes = true,
+     .strike = writes_refused_short},
+    {.name = "writes-partial",
+     .kind = HLG_FAULT_PARTIAL,
+     .limit = PHASE_CONTEXT,
+     .after = ALL_POSTED,
+     .writes = true,
+     .strike = writes_partial},
+    {.name = "rail-slow", .kind = HLG_FAULT_SLOW, .strike = rail_slow},
+    {.name = "pieces-reordered", .kind = HLG_FAULT_REORDER, .strike = pieces_reordered},
+    {.name = "pieces-twice", .kind = HLG_FAULT_DUPLICATE, .strike = pieces_twice},
+    {.name = "immediates-late", .kind = HLG_FAULT_IMM_LATE, .strike = immediates_late},
+    {.name = "immediates-stale",
+     .kind = HLG_FAULT_IMM_STALE,
+     .warm = true,
+     .strike = immediates_stale},
+    {.name = "close-fails", .kind = HLG_FAULT_CLOSE_FAILS, .over_ns = MS(3), .strike = close_fails},
+    {.name = "clock-jumps", .kind = HLG_FAULT_CLOCK_JUMP, .strike = clock_jumps},
+    {.name = "clock-stalls",
+     .kind = HLG_FAULT_CLOCK_STALL,
+     .over_ns = LONG_NS,
+     .strike = clock_stalls},
     {.name = "second-source-gives-up",
      .split = true,
      .from = PHASE_ASKED,

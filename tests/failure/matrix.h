@@ -39,8 +39,12 @@ struct cell {
 
 struct fault {
     const char *name;
-    bool split;    /* two sources */
-    bool timed;    /* strikes by the request's TTL */
+    uint32_t kind;  /* of the decorator, which must have done something; 0: it is by other means */
+    bool slow_news; /* that a node died is known late */
+    bool split;     /* two sources */
+    bool timed;     /* strikes by the request's TTL */
+    bool writes; /* the others go on when the watched request is over: the next write is its own */
+    bool warm;   /* every slot has been used before */
     uint32_t from; /* the first phase where it can be, and why not before */
     const char *before;
     uint32_t limit; /* the first after `from` where it cannot be any more, and why; 0: none */
@@ -57,6 +61,6 @@ extern const char *const phase_names[PHASES];
 /* phases.c: makes the world and brings it to the cell's phase. */
 void cell_open(struct cell *c);
 /* The engines hold nothing back any more. */
-void cell_let_go(struct cell *c);
+void cell_let_go(struct cell *c, bool others);
 
 #endif

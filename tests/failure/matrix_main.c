@@ -178,7 +178,7 @@ static void strike(struct cell *c)
     c->struck_at = scene_now(s);
     c->fault->strike(c);
     if (!c->fault->timed) {
-        cell_let_go(c);
+        cell_let_go(c, !c->fault->writes);
     }
     if (c->phase == PHASE_UP) {
         if (!run(c, can_submit, c->struck_at + MS(500))) {
@@ -187,7 +187,7 @@ static void strike(struct cell *c)
         scene_submit(s, c->watched);
     } else if (c->fault->timed) {
         scene_wait(s, 2);
-        cell_let_go(c);
+        cell_let_go(c, true);
     }
     if (c->watched->hold_release) {
         (void)run(c, watched_is_back, c->struck_at + c->fault->over_ns + MS(1));
@@ -215,6 +215,17 @@ static void come_to_rest(struct cell *c)
     struct scene *s = &c->scene;
 
     revive(c);
+    cell_let_go(c, true);
+    scene_wait(s, c->struck_at + c->fault->over_ns > scene_now(s)
+                      ? c->struck_at + c->fault->over_ns - scene_now(s)
+                      : 0);
+    struct hlg_fault_stats stats;
+    hlg_fault_stats(s->fault, &stats);
+    if (c->fault->kind != 0 && stats.hits[c->fault->kind] == 0) {
+        scene_break(s, "the fault did not strike");
+        return;
+    }
+    hlg_fault_calm(s->fault);
     if (!run(c, all_over, scene_now(s) + MS(500))) {
         scene_break(s, "no rest");
         return;
@@ -229,7 +240,7 @@ static void come_to_rest(struct cell *c)
     }
     must_be_ready(c, c->again);
     scene_wait(s, LEASE_NS + MS(20));
-    if (!all_over(s) || hlg_loop_check(s->loop) != 0) {
+    if (!all_over(s) || hlg_loop_check(s->loop) != 0 || hlg_fault_check(s->fault) != 0) {
         scene_break(s, "no rest while nothing is asked");
     }
 }

@@ -123,6 +123,26 @@ static void reach(struct cell *c, scene_fn *fn)
     }
 }
 
+static bool first_is_over(const struct scene *s)
+{
+    return s->jobs[0].target == TARGET_RELEASED;
+}
+
+/* Small requests, one after the other, until each slot of both decoders has had one. */
+static void warm_up(struct cell *c)
+{
+    struct scene *s = &c->scene;
+    static const uint32_t page[] = {8};
+
+    for (uint32_t i = 0; i < 16; i++) {
+        (void)scene_job(s, "warm", i % 2 == 0 ? DECODE_0 : DECODE_1, page, 3);
+        scene_submit(s, &s->jobs[0]);
+        reach(c, first_is_over);
+        reach(c, scene_at_rest);
+        s->jobs[0].used = false;
+    }
+}
+
 static void begin_others(struct cell *c)
 {
     struct scene *s = &c->scene;
@@ -184,12 +204,17 @@ void cell_open(struct cell *c)
 {
     struct scene *s = &c->scene;
     static const uint32_t pages[] = {20, 3, 17, 9, 28};
-    struct scene_config config = {.seed = 1 + c->phase, .split = c->fault->split};
+    struct scene_config config = {.seed = 1 + c->phase,
+                                  .split = c->fault->split,
+                                  .death_ns = c->fault->slow_news ? MS(50) : 0};
     bool verbose = s->verbose;
 
     scene_open(s, &config);
     s->verbose = verbose;
     reach(c, scene_all_up);
+    if (c->fault->warm) {
+        warm_up(c);
+    }
     begin_others(c);
     c->watched = scene_job(s, "watched", DECODE_0, pages, 21);
     c->watched->ttl_ns = c->ttl_ns;
@@ -197,11 +222,11 @@ void cell_open(struct cell *c)
     bring(c);
 }
 
-void cell_let_go(struct cell *c)
+void cell_let_go(struct cell *c, bool others)
 {
     struct scene *s = &c->scene;
 
-    for (uint32_t i = 0; i < JOBS_MAX; i++) {
+    for (uint32_t i = others ? 0 : 3; i < JOBS_MAX; i++) {
         s->jobs[i].hold_answer = false;
         s->jobs[i].hold_chunk = false;
         s->jobs[i].stop_at = 0;

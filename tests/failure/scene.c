@@ -7,7 +7,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TURNS_MAX 100000u
+#define TURNS_MAX    100000u
+#define DOMAINS_MAX  12u
+#define CHANNELS_MAX 16u
+#define MESSAGE_MAX  (1u << 14)
+#define REQUESTS_MAX 8u
 
 void scene_break(struct scene *s, const char *format, ...)
 {
@@ -42,7 +46,7 @@ static void make_layout(struct scene_node_state *n, bool split)
                                     .rank_limit = rank + 1,
                                     .all_reduce = 1,
                                     .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                                    .group_count = GROUPS,
+                                    .group_count = n->scene->config.no_context ? 1 : GROUPS,
                                     .groups = {{.kind = HLG_GROUP_PAGED,
                                                 .planes = PLANES,
                                                 .heads = HEADS,
@@ -65,13 +69,13 @@ static void make_limits(const struct scene *s, struct hlg_limits *limits)
 {
     hlg_limits_default(limits);
     limits->peers_max = PEERS_MAX;
-    limits->requests_max = JOBS_MAX;
-    limits->sources_max = 2;
+    limits->requests_max = REQUESTS_MAX;
+    limits->sources_max = s->config.split ? 2 : 1;
     limits->lanes_max = 2;
     limits->rails_max = 1;
     limits->slices_max = 64;
     limits->prompt_bytes_max = 64;
-    limits->message_bytes_max = 1u << 15;
+    limits->message_bytes_max = MESSAGE_MAX;
     limits->blocks_max = 64;
     limits->ops_max = 64;
     limits->chunks_max = 32;
@@ -83,6 +87,31 @@ static void make_limits(const struct scene *s, struct hlg_limits *limits)
     }
 }
 
+static void make_fault(struct scene *s)
+{
+    struct hlg_fault_config config;
+
+    hlg_fault_config_default(&config);
+    config.seed = s->config.seed;
+    config.nodes = NODES;
+    config.endpoints_max = NODES * DOMAINS_MAX;
+    config.peers_max = 8;
+    config.held_max = 512;
+    config.late_bytes_max = 256;
+    config.channels_max = 2 * CHANNELS_MAX;
+    config.message_bytes_max = MESSAGE_MAX;
+    HLG_ASSERT(hlg_fault_create(&config, &s->fault) == 0);
+}
+
+void scene_fault(struct scene *s, const char *text)
+{
+    char error[256] = "";
+
+    if (hlg_fault_script(s->fault, text, error, sizeof error) != 0) {
+        scene_break(s, "%s", error);
+    }
+}
+
 static void make_loop(struct scene *s)
 {
     struct hlg_loop_config config;
@@ -90,22 +119,23 @@ static void make_loop(struct scene *s)
     hlg_loop_config_default(&config);
     config.seed = s->config.seed;
     config.nodes = NODES;
-    config.domains_max = 12;
+    config.domains_max = DOMAINS_MAX;
     config.peers_max = 8;
-    config.regions_max = 2;
+    config.regions_max = 2 + 16;
     config.pieces_max = 128;
-    config.cq_depth = 512;
-    config.channels_max = 16;
+    config.cq_depth = 4096;
+    config.channels_max = CHANNELS_MAX;
     config.frames_max = 64;
     config.room_bytes = 1u << 16;
-    config.message_bytes_max = 1u << 15;
+    config.message_bytes_max = MESSAGE_MAX;
     config.stall_ns = STALL_NS;
     config.land_ns = (struct hlg_loop_span){LAND_NS, LAND_NS};
     config.imm_ns = (struct hlg_loop_span){US(20), US(20)};
     config.done_ns = (struct hlg_loop_span){DONE_NS, DONE_NS};
     config.frame_ns = (struct hlg_loop_span){FRAME_NS, FRAME_NS};
-    config.death_ns_max = MS(3);
+    config.death_ns_max = s->config.death_ns != 0 ? s->config.death_ns : MS(3);
     HLG_ASSERT(hlg_loop_create(&config, &s->loop) == 0);
+    make_fault(s);
     hlg_loop_on_landing(s->loop, engine_landing, s);
 }
 
@@ -167,7 +197,6 @@ static void make_pump(struct scene_node_state *n)
     struct scene *s = n->scene;
     struct hlg_pump_region region = {.lane = 0, .base = n->memory, .bytes = n->bytes};
     struct hlg_pump_config config = {.role = n->decode ? HLG_ROLE_DECODE : HLG_ROLE_PREFILL,
-                                     .fabric = hlg_loop_fabric(s->loop, n->index),
                                      .regions = &region,
                                      .region_count = 1,
                                      .places = n->places,
@@ -178,6 +207,8 @@ static void make_pump(struct scene_node_state *n)
     char error[256] = "";
 
     HLG_ASSERT(n->lives < LIVES_MAX);
+    HLG_ASSERT(hlg_fault_fabric(s->fault, n->index, hlg_loop_fabric(s->loop, n->index),
+                                &config.fabric) == 0);
     n->incarnation = 10 * (uint64_t)(n->index + 1) + n->lives;
     if (s->config.record) {
         HLG_ASSERT(hlg_trace_create(NULL, &n->traces[n->lives], NULL, 0) == 0);
@@ -247,6 +278,7 @@ void scene_close(struct scene *s)
     for (uint32_t i = 0; i < NODES; i++) {
         hlg_pump_destroy(s->nodes[i].pump);
     }
+    hlg_fault_destroy(s->fault);
     hlg_loop_destroy(s->loop);
     for (uint32_t i = 0; i < NODES; i++) {
         for (uint32_t k = 0; k < LIVES_MAX; k++) {
@@ -299,6 +331,10 @@ void scene_dial(struct scene *s, uint32_t decode, uint32_t prefill)
 
     d->dial_at[prefill] = HLG_TIME_NEVER;
     HLG_ASSERT(hlg_loop_channel_pair(s->loop, decode, prefill, &a, &b) == 0);
+    d->lines[prefill] = a;
+    p->lines[decode] = b;
+    HLG_ASSERT(hlg_fault_channel(s->fault, decode, prefill, a, &a) == 0);
+    HLG_ASSERT(hlg_fault_channel(s->fault, prefill, decode, b, &b) == 0);
     d->channels[prefill] = a;
     p->channels[decode] = b;
     HLG_ASSERT(hlg_pump_channel(d->pump, a, true, &peer) == 0 && peer < PEERS_MAX);
@@ -378,16 +414,26 @@ void scene_turn(struct scene *s)
     }
 }
 
+/* By its own clock, which a fault may have put wrong, to ours. */
+static hlg_time deadline_of(const struct scene_node_state *n)
+{
+    hlg_time deadline = hlg_pump_deadline(n->pump);
+    hlg_time now = hlg_pump_now(n->pump);
+
+    return deadline == HLG_TIME_NEVER ? deadline
+                                      : scene_now(n->scene) + (deadline > now ? deadline - now : 0);
+}
+
 static hlg_time next_time(const struct scene *s)
 {
-    hlg_time next = hlg_loop_next_time(s->loop);
+    hlg_time next = hlg_min_time(hlg_loop_next_time(s->loop), hlg_fault_deadline(s->fault));
 
     for (uint32_t i = 0; i < NODES; i++) {
         const struct scene_node_state *n = &s->nodes[i];
         if (n->frozen) {
             next = hlg_min_time(next, n->thaw_at);
         } else if (n->alive) {
-            next = hlg_min_time(next, hlg_pump_deadline(n->pump));
+            next = hlg_min_time(next, deadline_of(n));
             next = hlg_min_time(next, engine_next(n));
         }
         for (uint32_t p = 0; p < NODES; p++) {
@@ -407,6 +453,7 @@ bool scene_until(struct scene *s, scene_fn *fn, hlg_time limit)
             return true;
         }
         hlg_time next = next_time(s);
+        next = next > scene_now(s) ? next : scene_now(s) + 1; /* who may act now has */
         if (next > limit || s->broken[0] != '\0') {
             if (scene_now(s) < limit) {
                 (void)hlg_loop_advance_to(s->loop, limit);

@@ -15,6 +15,7 @@
 
 #include <core/note.h>
 #include <halage/pump.h>
+#include <halage/transport/fault.h>
 #include <halage/transport/loop.h>
 
 #define LAYERS      4u
@@ -105,8 +106,8 @@ struct job {
     /* what the engines hold back */
     bool hold_answer;
     bool hold_chunk;
-    bool hold_release; /* READY is kept */
-    bool will_reject;
+    bool hold_release;    /* READY is kept */
+    uint32_t will_reject; /* bit i: the engine of source i */
     hlg_time retry_after;
     /* what became of it */
     uint32_t target; /* enum target_state */
@@ -159,7 +160,8 @@ struct scene_node_state {
     uint32_t peer_of[NODES]; /* newest peer number, or HLG_NONE */
     bool up[NODES];
     uint32_t node_of[PEERS_MAX];
-    struct hlg_channel *channels[NODES]; /* of that peer; ours to use while it is up */
+    struct hlg_channel *channels[NODES]; /* to that node; ours to use while it is up */
+    struct hlg_channel *lines[NODES];    /* the same, below the fault decorator */
     hlg_time dial_at[NODES];             /* decode */
     uint32_t why[NODES];                 /* first session_down with that node; 0: none */
     bool draining[NODES];
@@ -170,7 +172,8 @@ struct scene_node_state {
     uint32_t forwards;
     uint32_t layers_max; /* the forward goes no further */
     hlg_time layer_at;
-    bool abort; /* the forward is given up rather than carried on */
+    bool abort;     /* the forward is given up rather than carried on */
+    bool no_stamps; /* a forward tells of its end alone */
 };
 
 struct scene_config {
@@ -179,13 +182,16 @@ struct scene_config {
     bool record; /* traces */
     bool alone;  /* DECODE_1 is not connected */
     uint32_t window_pieces;
+    hlg_time death_ns; /* until the end of a node's channels is known, at most; 0: MS(3) */
     bool flush;
     bool foreign; /* PREFILL_1 serves another model */
+    bool no_context;
 };
 
 struct scene {
     struct scene_config config;
     struct hlg_loop *loop;
+    struct hlg_fault *fault;
     struct scene_node_state nodes[NODES];
     struct job jobs[JOBS_MAX];
     uint64_t uid;
@@ -212,6 +218,8 @@ void scene_kill(struct scene *s, uint32_t node);
 void scene_restart(struct scene *s, uint32_t node);
 void scene_freeze(struct scene *s, uint32_t node, hlg_time span);
 void scene_dial(struct scene *s, uint32_t decode, uint32_t prefill);
+/* A rule of the fault decorator from now on; `text` as in its scripts. */
+void scene_fault(struct scene *s, const char *text);
 bool scene_all_up(const struct scene *s);
 
 /* Requests. A job's pages are those given, each once; `sources` names prefillers. */
