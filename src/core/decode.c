@@ -914,7 +914,8 @@ static int dispatch(struct hlg_decode *d, const struct hlg_event *event)
 /* The REQUEST that the last `next` pulled was refused: the peer has not seen it. */
 static void unsent(struct hlg_decode *d, const struct hlg_event *event)
 {
-    if (event->kind != HLG_EVENT_SEND_REFUSED || event->peer.peer != d->sessions.sending) {
+    if (event->kind != HLG_EVENT_SEND_REFUSED || d->sessions.sending == HLG_NONE ||
+        event->peer.peer != d->sessions.sending) {
         return;
     }
     const struct outgoing *out = &d->sessions.out[d->sessions.peers[event->peer.peer].out_head];

@@ -162,7 +162,8 @@ void sessions_begin(struct sessions *s, const struct hlg_event *event)
 {
     HLG_ASSERT(event->now >= s->now);
     s->now = event->now;
-    if (event->kind == HLG_EVENT_SEND_REFUSED && event->peer.peer == s->sending) {
+    if (event->kind == HLG_EVENT_SEND_REFUSED && s->sending != HLG_NONE &&
+        event->peer.peer == s->sending) {
         s->peers[s->sending].send_full = true;
         s->sending = HLG_NONE;
     }
