@@ -25,6 +25,8 @@ enum conformance_limit {
     LIMIT_ERROR_IS_FINAL = 4, /* after a failed write that peer needs a new endpoint */
     LIMIT_PEERS_STAY = 8,     /* no poll is allowed after a peer of this process has closed */
     LIMIT_HEAD_OF_LINE = 16,  /* completions wait for those of earlier writes, to any peer */
+    LIMIT_DOWN_AT_ONCE =
+        32, /* a peer that is not there is down at the first write, not after stall_ns */
 };
 
 struct conformance_backend {
