@@ -333,4 +333,25 @@ struct hlg_messenger_stats {
  * stats->size first. */
 int hlg_messenger_stats(struct hlg_messenger *m, struct hlg_messenger_stats *stats);
 
+/*
+ * All that is measured, in Prometheus' text format (version 0.0.4); docs/metrics.md lists the names. As
+ * old as the stats. Labels are few and fixed: none names a peer or a request. Some 20 KB; some 100 us of
+ * the calling thread, of which the core thread can wait for a copy of 5 KB alone.
+ *
+ * text   [bytes] filled with as much as fits, ended with 0; may be NULL with 0 bytes
+ *
+ * Returns the bytes that the whole text has without its final 0, as snprintf() does: call again with more
+ * room when that is >= `bytes`, since numbers may have grown longer meanwhile. -HLG_EFORK, -HLG_ESTATE.
+ */
+int hlg_messenger_metrics(struct hlg_messenger *m, char *text, size_t bytes);
+
+enum hlg_messenger_health {
+    HLG_HEALTH_GOOD = 0,
+    HLG_HEALTH_POISONED, /* pages are lost for ever, since nothing proves that no write can land */
+    HLG_HEALTH_STUCK,    /* the core thread has not moved for 5 s: it is stuck in a provider */
+};
+
+/* The worst that is the case, an enum hlg_messenger_health; -HLG_EFORK, -HLG_ESTATE. */
+int hlg_messenger_health(struct hlg_messenger *m);
+
 #endif

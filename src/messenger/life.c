@@ -247,6 +247,7 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
     m->layer_bell.fd = -1;
     m->watch.bell.fd = -1;
     m->submitting = HLG_NONE;
+    m->metrics.role = config->role;
     latch_init(&m->stop);
     latch_init(&m->watch.stop);
     (void)pthread_mutex_init(&m->stats_lock, NULL);
@@ -369,6 +370,8 @@ int hlg_messenger_start(struct hlg_messenger *m)
     if (error != 0) {
         return error;
     }
+    m->metrics.shown = metrics_clock();
+    m->metrics_shown = m->metrics;
     error = start_threads(m);
     if (error != 0) {
         return error;

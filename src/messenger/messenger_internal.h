@@ -7,6 +7,7 @@
  *   progress.c    the core thread: the only one that touches the pump, and so the core
  *   command.c     on the core thread: commands become events
  *   notice.c      on the core thread: notices become reports
+ *   metrics.c     on the core thread: what is counted and timed; metrics_text.c makes text of a copy
  *   dial.c        the dialling thread
  *   layer_poll.c  the layer poller's thread
  *   watchdog.c    a thread that ends the process when the core thread is stuck in a transport
@@ -14,6 +15,7 @@
 #ifndef HALAGE_MESSENGER_INTERNAL_H
 #define HALAGE_MESSENGER_INTERNAL_H
 
+#include "metrics.h"
 #include "ring.h"
 #include <halage/memory.h>
 #include <halage/messenger.h>
@@ -57,6 +59,7 @@ struct dial_result {
 struct layer_value {
     uint32_t word;
     uint32_t value;
+    hlg_time read; /* metrics_clock() */
 };
 
 enum entry_phase {
@@ -75,6 +78,7 @@ struct entry {
     uint32_t uses;
     hlg_handle handle;        /* core thread's */
     bool bound;               /* core thread's: `handle` is good */
+    hlg_time begun;           /* core thread's: when it was noticed, prefill */
     uint8_t *prompt;          /* [prompt_bytes_max] */
     uint32_t *pages;          /* [pages_max] */
     struct hlg_submit submit; /* decode; pointers into this entry */
@@ -89,6 +93,7 @@ struct peer_slot {
     uint32_t connection;
     bool in_use;
     bool up;
+    hlg_time connected;
     char name[HLG_TCP_NAME_BYTES];
 };
 
@@ -158,7 +163,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     _Atomic uint64_t chunks_announced;
     _Atomic uint64_t chunks_rested; /* announced ones whose forward is over */
     pthread_mutex_t stats_lock;
-    struct hlg_messenger_stats stats_shown; /* under stats_lock */
+    struct metrics metrics_shown; /* under stats_lock */
 
     struct watch watch;
     pthread_t threads[THREADS_MAX]; /* [thread_count] core, dialling, layer poller */
@@ -189,6 +194,8 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     hlg_time accept_due;     /* when the core thread looks for connections next */
     hlg_time stats_due;
     struct hlg_messenger_stats stats;
+    struct metrics metrics;
+    struct metrics_lines lines[METRICS_NOTES]; /* by note */
 };
 
 /* messenger.c: tickets. The entry of a ticket that is good, else NULL; any thread. */

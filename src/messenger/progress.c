@@ -42,7 +42,8 @@ static void add_channel(struct hlg_messenger *m, struct hlg_channel *channel, ui
     if (error == 0) {
         struct peer_slot *peer = &m->peers[index];
         uint32_t uses = (peer->uses + 1) & 0xffffu;
-        *peer = (struct peer_slot){.uses = uses, .connection = connection};
+        *peer = (struct peer_slot){
+            .uses = uses, .connection = connection, .connected = hlg_pump_now(m->pump)};
         memcpy(peer->name, name, sizeof peer->name);
         messenger_log(m, HLG_LOG_DEBUG, "channel %s peer %" PRIu32, name, peer_name_of(m, index));
         return;
@@ -139,6 +140,11 @@ static int take_layers_and_commands(struct hlg_messenger *m)
         HLG_ASSERT(error == 0); /* counter_watch() checked the word's number */
         m->stats.layers_read++;
     }
+    const hlg_time now = metrics_clock();
+    for (uint32_t i = 0; i < m->layers_taken_count; i++) {
+        const hlg_time read = m->layers_taken[i].read;
+        hlg_histogram_add(&m->metrics.read_ns, HLG_HISTOGRAM_TIME, now > read ? now - read : 0);
+    }
     work += (int)m->layers_taken_count;
     m->layers_taken_count = 0;
     return work;
@@ -146,27 +152,50 @@ static int take_layers_and_commands(struct hlg_messenger *m)
 
 /* ---- Sleeping ---- */
 
+static void gather_stats(struct hlg_messenger *m)
+{
+    const struct hlg_pump_stats *pump = &m->metrics.pump;
+
+    m->stats.requests_open = hlg_pump_open(m->pump);
+    m->stats.pieces_posted = pump->pieces_posted;
+    m->stats.pieces_done = pump->pieces_done;
+    m->stats.pieces_failed = pump->pieces_failed;
+    m->stats.bytes_posted = pump->bytes_posted;
+    m->stats.writes_refused = pump->writes_refused;
+    m->stats.pieces_counted = pump->pieces_counted;
+    m->stats.frames_sent = pump->frames_sent;
+    m->stats.frames_received = pump->frames_received;
+    m->stats.frames_malformed = pump->frames_malformed;
+    m->stats.sessions_ended = pump->sessions_ended;
+    m->stats.layers_early = pump->layers_early;
+    m->stats.layers_late = pump->layers_late;
+}
+
+static uint64_t depth(const struct ring *ring)
+{
+    return ring_pushes(ring) - ring_pops(ring);
+}
+
 static void show_stats(struct hlg_messenger *m, hlg_time now)
 {
-    struct hlg_pump_stats pump;
+    struct metrics *x = &m->metrics;
 
-    hlg_pump_stats(m->pump, &pump);
-    m->stats.requests_open = hlg_pump_open(m->pump);
-    m->stats.pieces_posted = pump.pieces_posted;
-    m->stats.pieces_done = pump.pieces_done;
-    m->stats.pieces_failed = pump.pieces_failed;
-    m->stats.bytes_posted = pump.bytes_posted;
-    m->stats.writes_refused = pump.writes_refused;
-    m->stats.pieces_counted = pump.pieces_counted;
-    m->stats.frames_sent = pump.frames_sent;
-    m->stats.frames_received = pump.frames_received;
-    m->stats.frames_malformed = pump.frames_malformed;
-    m->stats.sessions_ended = pump.sessions_ended;
-    m->stats.layers_early = pump.layers_early;
-    m->stats.layers_late = pump.layers_late;
+    hlg_pump_stats(m->pump, &x->pump);
+    gather_stats(m);
+    x->stats = m->stats;
+    x->queues[METRICS_QUEUE_COMMANDS] = depth(&m->commands);
+    x->queues[METRICS_QUEUE_REPORTS] = depth(&m->reports);
+    x->queues[METRICS_QUEUE_LAYERS] = depth(&m->layers);
+    x->queues[METRICS_QUEUE_DIALS] = depth(&m->orders);
+    x->busy_ns = x->pump.decode.busy_ns;
+    if (x->role == HLG_ROLE_PREFILL) {
+        x->busy_ns = x->pump.prefill.busy_ns;
+        x->transfer_ns = x->pump.prefill.transfer_ns;
+    }
+    x->shown = metrics_clock();
     m->stats_due = now + STATS_NS;
     (void)pthread_mutex_lock(&m->stats_lock);
-    m->stats_shown = m->stats;
+    m->metrics_shown = *x;
     (void)pthread_mutex_unlock(&m->stats_lock);
 }
 
