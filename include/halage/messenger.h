@@ -58,6 +58,11 @@ struct hlg_messenger_config {
     hlg_time counter_ns;   /* pause of the layer poller between looks at the counter words */
     uint32_t commands_max; /* commands that may wait for the core thread */
 
+    /* A core thread that is stuck inside the transport for so long (a provider that spins for its dead peer)
+       ends the process, with a line on level fatal that names the call. 0: never; else 10 ms to 1 h. */
+    hlg_time watchdog_ns;
+    int32_t watchdog_exit; /* status to _exit() with then; 0: abort() */
+
     /* Called by the library's threads, and by create and destroy, with one line without its end: lower
        case, `name value` pairs, request id within. Must not call the messenger. NULL: no log. */
     void (*log)(void *context, enum hlg_log_level level, const char *line);
@@ -71,7 +76,7 @@ struct hlg_messenger_config {
 };
 
 /* Fills in defaults: limits of hlg_limits_default(), no listening, connect 5 s, spin 50 us, sleep
- * 1 ms, counters 20 us, log level info without a log. Role, layout and fabric remain the caller's. */
+ * 1 ms, counters 20 us, no watchdog, log level info without a log. Role, layout and fabric remain the caller's. */
 void hlg_messenger_config_default(struct hlg_messenger_config *config);
 
 /*

@@ -48,6 +48,7 @@ struct request {
     hlg_time deadline;
     hlg_time submitted;
     hlg_time accepted;
+    bool begun; /* a piece came */
     hlg_time first_piece;
     hlg_time last_piece;
     bool receiving; /* something landed and more is to come: counted in `busy` */
@@ -197,6 +198,12 @@ static struct hlg_notice *notice(struct hlg_decode *d, const struct request *r, 
     return n;
 }
 
+/* Number of the REQUEST to the first source; 0 when there is none. */
+static uint64_t number_of(const struct hlg_decode *d, const struct request *r)
+{
+    return r->source_count > 0 ? d->slots.slots[r->sources[0].slot].number : 0;
+}
+
 /* The record's end: slots and pages share one fate. */
 static void end(struct hlg_decode *d, struct request *r, bool poisoned)
 {
@@ -210,11 +217,14 @@ static void end(struct hlg_decode *d, struct request *r, bool poisoned)
         d->quarantined -= r->pages;
     }
     if (poisoned) {
-        uint64_t number = r->source_count > 0 ? d->slots.slots[r->sources[0].slot].number : 0;
         uint32_t pages = owners_poison(&d->owners, index, &r->page_list);
-        sessions_note(&d->sessions, HLG_NOTE_PAGES_POISONED, HLG_NONE, number, pages, 0);
+        sessions_note(&d->sessions, HLG_NOTE_PAGES_POISONED, HLG_NONE, number_of(d, r), pages, 0);
     } else {
-        owners_release(&d->owners, index, &r->page_list);
+        uint32_t pages = owners_release(&d->owners, index, &r->page_list);
+        if (r->state == REQUEST_QUARANTINED) {
+            sessions_note(&d->sessions, HLG_NOTE_STEP_PAGES_RETURNED, HLG_NONE, number_of(d, r),
+                          pages, 0);
+        }
     }
     timers_clear(&d->timers, index);
     r->state = REQUEST_FREE;
@@ -237,6 +247,16 @@ static void settle(struct hlg_decode *d, struct request *r)
     }
     notice(d, r, lost ? HLG_NOTICE_POISONED : HLG_NOTICE_RETURNED);
     end(d, r, lost);
+}
+
+/* Nothing of a source can land any more; `kind` of message that says so, or 0. */
+static void fence(struct hlg_decode *d, struct source *source, uint32_t kind)
+{
+    if (!source->fenced) {
+        source->fenced = true;
+        sessions_note(&d->sessions, HLG_NOTE_STEP_SOURCE_FENCED, source->peer,
+                      d->slots.slots[source->slot].number, kind, 0);
+    }
 }
 
 static void send_answer(struct hlg_decode *d, const struct source *source, uint32_t kind)
@@ -299,7 +319,7 @@ static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason
     for (uint32_t i = 0; i < r->source_count; i++) {
         struct source *source = &r->sources[i];
         if (!source->sent) {
-            source->fenced = true; /* its REQUEST is dropped unsent */
+            fence(d, source, 0); /* its REQUEST is dropped unsent */
         } else if (!source->fenced) {
             send_answer(d, source, HLG_MESSAGE_CANCEL);
         }
@@ -322,6 +342,7 @@ static void complete(struct hlg_decode *d, struct request *r)
     uint32_t index = index_of(d, r);
 
     stop_receiving(d, r);
+    sessions_note(&d->sessions, HLG_NOTE_STEP_WHOLE, HLG_NONE, number_of(d, r), r->bytes, 0);
     if (!d->config.flush) {
         ready(d, r);
         return;
@@ -581,8 +602,10 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     if (!source->sent) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_EARLY, source->peer, slot->number, pieces, 0);
     }
-    if (r->first_piece == 0) {
+    if (!r->begun) {
+        r->begun = true;
         r->first_piece = d->sessions.now;
+        sessions_note(&d->sessions, HLG_NOTE_STEP_FIRST_PIECE, source->peer, slot->number, 0, 0);
     }
     if (!r->receiving && r->state <= REQUEST_RECEIVING) {
         hlg_busy_begin(&d->busy, d->sessions.now);
@@ -647,6 +670,8 @@ static void on_accept(struct hlg_decode *d, struct request *r, struct source *so
         return;
     }
     source->accepted = true;
+    sessions_note(&d->sessions, HLG_NOTE_STEP_ACCEPTED, source->peer, slot->number, answer->pieces,
+                  0);
     for (uint32_t i = 0; i < r->source_count; i++) {
         if (!r->sources[i].accepted) {
             return;
@@ -672,7 +697,7 @@ static void on_end_of_source(struct hlg_decode *d, struct request *r, struct sou
         reason = (enum hlg_reason)answer->reason;
     }
     if (kind != HLG_MESSAGE_FAILED) {
-        source->fenced = true;
+        fence(d, source, kind);
     }
     if (r->state == REQUEST_READY) {
         return; /* whole all the same: immediates alone complete a request */
@@ -755,7 +780,7 @@ static void for_each_source(struct hlg_decode *d, uint32_t peer, bool closed, in
             }
             touched = true;
             if (closed && status == 0) {
-                source->fenced = true;
+                fence(d, source, 0);
             } else if (closed) {
                 source->lost = true;
             }

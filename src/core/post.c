@@ -495,6 +495,9 @@ int post_taken(struct hlg_prefill *p, const struct hlg_event_taken *e)
         r->first_piece = p->sessions.now;
     }
     op->taken += e->pieces;
+    if (r->posted == 0 && e->pieces > 0) {
+        sessions_note(&p->sessions, HLG_NOTE_STEP_FIRST_POSTED, r->peer, r->number, e->pieces, 0);
+    }
     r->posted += e->pieces;
     uint64_t bytes = (uint64_t)e->pieces * op->slice->bytes;
     r->bytes += bytes;

@@ -182,12 +182,14 @@ static void settle(struct hlg_prefill *p, struct prefill_request *r)
 {
     if (r->state == PREFILL_CONTEXT && r->chunk_count == 0 && r->posted == r->expected) {
         r->state = PREFILL_DRAINING;
+        sessions_note(&p->sessions, HLG_NOTE_STEP_ALL_POSTED, r->peer, r->number, r->posted, 0);
     }
     if (r->op_count > 0) {
         return;
     }
     if (r->state == PREFILL_DRAINING) {
         HLG_ASSERT(r->posted == r->expected && r->done == r->expected);
+        sessions_note(&p->sessions, HLG_NOTE_STEP_SENT, r->peer, r->number, r->done, 0);
         notice(p, r, HLG_NOTICE_SENT);
         p->stats.sent++;
         hlg_histogram_add(&p->stats.transfer_ns, HLG_HISTOGRAM_TIME,
@@ -328,6 +330,7 @@ static void open_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_
     p->stats.requests++;
     timers_set(&p->timers, index, hlg_time_after(p->sessions.now, m->ttl_ns));
     p->message = m;
+    sessions_note(&p->sessions, HLG_NOTE_STEP_REQUESTED, peer, m->number, m->pieces, 0);
     notice(p, r, HLG_NOTICE_REQUESTED);
 }
 
@@ -521,6 +524,7 @@ static int on_admit(struct hlg_prefill *p, const struct hlg_event_admit *e)
         }
     }
     r->state = PREFILL_ADMITTED;
+    sessions_note(&p->sessions, HLG_NOTE_STEP_ADMITTED, r->peer, r->number, e->cached_tokens, 0);
     answer(p, r, HLG_MESSAGE_ACCEPT, r->expected);
     if (e->cached_tokens > 0) {
         if (forward != HLG_NONE) {

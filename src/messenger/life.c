@@ -80,6 +80,14 @@ static int check_config(const struct hlg_messenger_config *config, char *error, 
                       "peers_max, requests_max, commands_max, sleep_ns or connect_ns of the config "
                       "is out of range");
     }
+    if ((config->watchdog_ns != 0 &&
+         (config->watchdog_ns < WATCHDOG_NS_MIN || config->watchdog_ns > WATCHDOG_NS_MAX)) ||
+        config->watchdog_exit < 0 || config->watchdog_exit > 255) {
+        return refuse(
+            error, error_bytes, -HLG_EINVAL,
+            "config.watchdog_ns is neither 0 nor 10 ms to 1 h, or watchdog_exit is no exit "
+            "status");
+    }
     if (hlg_layout_check(&config->layout, &why) != 0) {
         (void)hlg_refusal_text(&why, sentence, sizeof sentence);
         return refuse(error, error_bytes, -HLG_EPLAN, sentence);
@@ -182,7 +190,8 @@ static int take_rings(struct hlg_messenger *m)
         HLG_ASSERT(pushed);
     }
     if (bell_init(&m->core_bell) != 0 || bell_init(&m->report_bell) != 0 ||
-        bell_init(&m->dial_bell) != 0 || bell_init(&m->layer_bell) != 0) {
+        bell_init(&m->dial_bell) != 0 || bell_init(&m->layer_bell) != 0 ||
+        bell_init(&m->watch.bell) != 0) {
         return -HLG_EIO;
     }
     return 0;
@@ -236,9 +245,11 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
     m->report_bell.fd = -1;
     m->dial_bell.fd = -1;
     m->layer_bell.fd = -1;
+    m->watch.bell.fd = -1;
     m->submitting = HLG_NONE;
     m->metrics.role = config->role;
     latch_init(&m->stop);
+    latch_init(&m->watch.stop);
     (void)pthread_mutex_init(&m->stats_lock, NULL);
     /* A prefiller's tickets outlive the machine's requests until they are released. */
     bool prefill = config->role == HLG_ROLE_PREFILL;
@@ -276,7 +287,7 @@ static int make_pump(struct hlg_messenger *m)
     const struct hlg_messenger_config *config = &m->config;
     uint64_t drawn[2] = {0};
     struct hlg_pump_config pump = {.role = (enum hlg_role)config->role,
-                                   .fabric = config->fabric,
+                                   .fabric = watchdog_fabric(m),
                                    .regions = m->regions,
                                    .region_count = m->region_count,
                                    .places = m->places,
@@ -340,6 +351,7 @@ static int start_threads(struct hlg_messenger *m)
         error = pthread_create(&m->threads[i], NULL, mains[i], m);
         m->thread_count += error == 0;
     }
+    error = error == 0 ? watchdog_start(m) : error;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error == 0 ? pin(m) : messenger_fail(m, -HLG_ENOMEM, "a thread could not be started");
 }
@@ -410,6 +422,7 @@ static void give_rings(struct hlg_messenger *m)
     bell_fini(&m->report_bell);
     bell_fini(&m->dial_bell);
     bell_fini(&m->layer_bell);
+    bell_fini(&m->watch.bell);
 }
 
 int hlg_messenger_destroy(struct hlg_messenger *m)
@@ -418,7 +431,9 @@ int hlg_messenger_destroy(struct hlg_messenger *m)
         return 0; /* in a forked child all of it is the parent's */
     }
     stop_threads(m);
+    watchdog_round(&m->watch); /* what closes endpoints may be stuck as well */
     hlg_pump_destroy(m->pump);
+    watchdog_stop(m);
     const int recorded = hlg_trace_destroy(m->trace);
     if (recorded != 0) {
         messenger_log(

@@ -10,6 +10,7 @@
  *   metrics.c     on the core thread: what is counted and timed; metrics_text.c makes text of a copy
  *   dial.c        the dialling thread
  *   layer_poll.c  the layer poller's thread
+ *   watchdog.c    a thread that ends the process when the core thread is stuck in a transport
  */
 #ifndef HALAGE_MESSENGER_INTERNAL_H
 #define HALAGE_MESSENGER_INTERNAL_H
@@ -28,6 +29,8 @@
 #define LAYERS_MAX        256u /* counter values that may wait; more stay in their words */
 #define ERROR_BYTES       256u
 #define THREADS_MAX       3u
+#define WATCHDOG_NS_MIN   (10 * HLG_NS_PER_MS)
+#define WATCHDOG_NS_MAX   (3600 * HLG_NS_PER_S)
 
 /* A command as it goes to the core thread. What is long waits in the ticket's entry. */
 struct command {
@@ -110,6 +113,18 @@ struct counter_word {
     uint32_t last;
 };
 
+/* What the watchdog looks at; see watchdog.c. */
+struct watch {
+    struct hlg_fabric fabric; /* first: the decorator that the pump uses */
+    struct hlg_fabric *below;
+    _Atomic uint64_t beat;    /* of the core thread; odd while it sleeps */
+    const char *_Atomic call; /* of the transport that it is in; NULL: none */
+    struct bell bell;
+    struct latch stop;
+    pthread_t thread;
+    bool running;
+};
+
 /* In order of who uses what, which padding is a small price for. */
 struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     struct hlg_messenger_config config;
@@ -150,6 +165,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     pthread_mutex_t stats_lock;
     struct metrics metrics_shown; /* under stats_lock */
 
+    struct watch watch;
     pthread_t threads[THREADS_MAX]; /* [thread_count] core, dialling, layer poller */
     uint32_t thread_count;
 
@@ -206,6 +222,13 @@ messenger_log(const struct hlg_messenger *m, enum hlg_log_level level, const cha
 /* Keeps the sentence for hlg_messenger_error(); returns the code. */
 int messenger_fail(struct hlg_messenger *m, int code, const char *sentence);
 int messenger_before_start(struct hlg_messenger *m);
+
+/* watchdog.c. The fabric for the pump: config.fabric, watched where config.watchdog_ns says so. */
+struct hlg_fabric *watchdog_fabric(struct hlg_messenger *m);
+int watchdog_start(struct hlg_messenger *m);
+void watchdog_stop(struct hlg_messenger *m);
+void watchdog_round(struct watch *w); /* core thread: it moves */
+void watchdog_sleep(struct watch *w); /* core thread: it sleeps, until the next round */
 
 /* progress.c */
 void *progress_main(void *messenger);

@@ -238,6 +238,7 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
     struct timespec limit = {.tv_sec = (time_t)(span / HLG_NS_PER_S),
                              .tv_nsec = (long)(span % HLG_NS_PER_S)};
     m->stats.core_sleeps++;
+    watchdog_sleep(&m->watch);
     (void)ppoll(m->fds, count, &limit, NULL); /* an error or a signal only makes it look again */
     if (m->listener != NULL && may_take(m) && (m->fds[1].revents & POLLIN) != 0) {
         m->accept_due = 0;
@@ -252,6 +253,7 @@ void *progress_main(void *messenger)
     hlg_time backoff = SLEEP_NS_MIN;
 
     while (!latch_is_set(&m->stop)) {
+        watchdog_round(&m->watch);
         int work = take_connections(m, hlg_pump_now(m->pump));
         work += take_layers_and_commands(m);
         work += command_reject_unwanted(m);
@@ -276,5 +278,6 @@ void *progress_main(void *messenger)
             show_stats(m, now);
         }
     }
+    watchdog_sleep(&m->watch); /* until the messenger is destroyed */
     return NULL;
 }

@@ -28,6 +28,13 @@ enum node_key {
     NODE_KEY_SEED,
     NODE_KEY_ADVERTISE,
     NODE_KEY_RECORD,
+    NODE_KEY_LEASE_MS,
+    NODE_KEY_WATCHDOG_MS,
+    NODE_KEY_PAGES,
+    NODE_KEY_DATA_PORT,
+    NODE_KEY_NODE_ID,
+    NODE_KEY_GUARD,
+    NODE_KEY_REDIAL,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
 };
@@ -91,8 +98,45 @@ enum node_key {
          0,                                                                                        \
          "Directory in which each node leaves its trace, for 'halage trace'; traces hold prompts", \
          0},                                                                                       \
+        {"lease-ms",                                                                               \
+         NODE_KEY_LEASE_MS,                                                                        \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Milliseconds without a word after which the other node is given up (default 30000)",     \
+         0},                                                                                       \
+        {"watchdog-ms",                                                                            \
+         NODE_KEY_WATCHDOG_MS,                                                                     \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Milliseconds after which a node ends that is stuck inside the provider; 0: never "       \
+         "(default 30000)",                                                                        \
+         0},                                                                                       \
+        {"pages",                                                                                  \
+         NODE_KEY_PAGES,                                                                           \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "KV pages of a pool; requests wait for pages (default: enough for 10 of the longest)",    \
+         0},                                                                                       \
+        {"data-port",                                                                              \
+         NODE_KEY_DATA_PORT,                                                                       \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "First TCP port that KV pages move through; each endpoint takes the next one that is "    \
+         "free (default: any)",                                                                    \
+         0},                                                                                       \
+        {"node-id", NODE_KEY_NODE_ID, "N", OPTION_HIDDEN, NULL, 0},                                \
+        {"guard", NODE_KEY_GUARD, NULL, OPTION_HIDDEN, NULL, 0},                                   \
     {                                                                                              \
         "plant", NODE_KEY_PLANT, "FAULT", OPTION_HIDDEN, NULL, 0                                   \
+    }
+
+/* Row of the programs that dial. */
+#define NODE_REDIAL_ROW                                                                            \
+    {                                                                                              \
+        "redial", NODE_KEY_REDIAL, NULL, 0,                                                        \
+            "When the prefill node is gone, dial it again until it is back, and ask it again for " \
+            "the requests that it had",                                                            \
+            0                                                                                      \
     }
 
 struct node_config {
@@ -105,6 +149,13 @@ struct node_config {
     const char *provider;
     const char *advertise; /* IP to bind endpoints to; NULL: found by routing */
     const char *record;    /* directory of traces; NULL: none */
+    uint32_t lease_ms;     /* 0: the default */
+    uint32_t watchdog_ms;  /* 0: none */
+    uint32_t pages;        /* of a pool; 0: the default */
+    uint32_t data_port;    /* 0: any */
+    uint32_t node_id;      /* identity that outlives a restart; 0: drawn */
+    bool guard;            /* decode: watch the pages that are free; for tests */
+    bool redial;           /* decode */
     struct plant plant;
     const char *plant_text; /* as given; NULL: none */
 };
@@ -143,7 +194,7 @@ void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FI
 
 /* Words of struct node_config as options, "--name=value". Each is malloc'd: free them all, and the
  * array's use is the caller's. Returns how many, <= NODE_CONFIG_WORDS, or -HLG_ENOMEM. */
-#define NODE_CONFIG_WORDS 16
+#define NODE_CONFIG_WORDS 24
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS]);
 
 /* The same in one line for people. */

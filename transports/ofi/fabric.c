@@ -145,7 +145,7 @@ static int fabric_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
     for (uint64_t i = 0; i < device; i++) {
         info = info->next;
     }
-    const int rc = ofi_endpoint_open(f, info, &e, error, sizeof error);
+    const int rc = ofi_endpoint_open(f, info, f->config.port, &e, error, sizeof error);
     if (rc != 0) {
         ofi_log(f, "%s", error);
         return rc;
@@ -183,7 +183,7 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
     f->fabric.rails = f->config.rails;
     int rc = find(f, config->provider, config->node, error, error_bytes);
     if (rc == 0) {
-        rc = ofi_endpoint_open(f, f->infos, &trial, error, error_bytes);
+        rc = ofi_endpoint_open(f, f->infos, 0, &trial, error, error_bytes);
     }
     if (rc != 0) {
         hlg_ofi_close(&f->fabric);

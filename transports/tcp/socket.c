@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -144,6 +145,23 @@ static void set_options(int fd)
         (void)setsockopt(fd, options[i].level, options[i].option, &options[i].value,
                          sizeof options[i].value);
     }
+}
+
+bool hlg_tcp_is_loopback(const char *name)
+{
+    struct endpoint_name parts;
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (!split(name, &parts)) {
+        return false;
+    }
+    if (inet_pton(AF_INET, parts.host, &v4) == 1) {
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    return inet_pton(AF_INET6, parts.host, &v6) == 1 &&
+           (IN6_IS_ADDR_LOOPBACK(&v6) ||
+            (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET));
 }
 
 /* ---- listening ------------------------------------------------------------------------------ */
