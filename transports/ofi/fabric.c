@@ -68,13 +68,13 @@ static void explain_absent(const char *name, const char *node, char *error, size
     }
 }
 
-/* Real RDMA first, then native TCP: the table's order. shm reaches one machine: never by auto. */
+/* Real RDMA first, then native TCP: the table's order, without those that are only taken by name. */
 static void choose(struct ofi_fabric *f, const char *node)
 {
     const struct ofi_provider *provider = NULL;
 
     for (uint32_t i = 0; (provider = ofi_provider_at(i)) != NULL; i++) {
-        if (strcmp(provider->name, "shm") == 0) {
+        if (provider->by_name_only) {
             continue;
         }
         f->infos = ofi_infos(provider, node);
