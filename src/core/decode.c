@@ -576,7 +576,7 @@ static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
 {
     uint32_t peer = credited_peer(d, e);
 
-    if (peer == HLG_NONE) {
+    if (peer == HLG_NONE || d->sessions.peers[peer].domain != e->domain) {
         return;
     }
     HLG_ASSERT(e->rail < d->config.rails && e->lane < d->rails / d->config.rails);
@@ -632,6 +632,17 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     }
 }
 
+/* Whether an immediate came over the fence domain of whoever writes for this slot. Others that hold keys can
+ * make a slot up, but only over their own domain's endpoints. */
+static bool came_home(const struct hlg_decode *d, const struct slot *slot,
+                      const struct hlg_event_imm *e)
+{
+    const struct session *session =
+        session_of(d, &d->requests[slot->request].sources[slot->source]);
+
+    return session == NULL || session->domain == e->domain;
+}
+
 static int on_imm(struct hlg_decode *d, const struct hlg_event_imm *e)
 {
     uint32_t index = hlg_imm_slot(e->imm);
@@ -647,6 +658,10 @@ static int on_imm(struct hlg_decode *d, const struct hlg_event_imm *e)
     struct slot *slot = &d->slots.slots[index];
     if (slot->state != SLOT_OPEN || slot->generation != hlg_imm_generation(e->imm)) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_STALE, HLG_NONE, e->imm, e->pieces, 0);
+        return 0;
+    }
+    if (!came_home(d, slot, e)) {
+        sessions_note(&d->sessions, HLG_NOTE_IMM_UNKNOWN, HLG_NONE, e->imm, e->pieces, 0);
         return 0;
     }
     if (e->pieces > 0) {
