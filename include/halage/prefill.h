@@ -52,6 +52,7 @@ struct hlg_prefill_stats {
     uint64_t requests;
     uint64_t sent;
     uint64_t stopped;
+    uint64_t beyond_grant; /* REQUESTs rejected because their peer's grant was used up */
 };
 void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *stats);
 
