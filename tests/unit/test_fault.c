@@ -292,6 +292,24 @@ static void a_peer_refused_for_too_long_is_down_once(void **state)
     net_drop(&net);
 }
 
+/* Two short refusals far apart are no long one. */
+static void refusals_far_apart_do_not_add_up(void **state)
+{
+    struct hlg_paged_write w;
+
+    (void)state;
+    net_make(&net, 1, "refuse node 0 peer 1 nth 1 count 2 span 10us");
+    w = net_write(&net, 0, 1, 1, 0, 4);
+    assert_int_equal(net_post(&net, 0, &w), 0);
+    net_pass(&net, 2 * NET_STALL_NS);
+    assert_int_equal(net_post(&net, 0, &w), 0);
+    net_pass(&net, 10 * NET_US);
+    assert_int_equal(net_post(&net, 0, &w), 4);
+    net_run_dry(&net);
+    assert_int_equal(net.ends[0].downs[1], 0);
+    net_drop(&net);
+}
+
 static void a_partial_write_takes_a_prefix(void **state)
 {
     struct hlg_paged_write w;
@@ -1030,6 +1048,7 @@ int main(void)
         cmocka_unit_test(late_pieces_have_as_much_room_as_was_configured),
         cmocka_unit_test(a_refused_peer_takes_nothing_for_a_while_and_others_do),
         cmocka_unit_test(a_peer_refused_for_too_long_is_down_once),
+        cmocka_unit_test(refusals_far_apart_do_not_add_up),
         cmocka_unit_test(a_partial_write_takes_a_prefix),
         cmocka_unit_test(a_late_immediate_is_polled_its_span_later),
         cmocka_unit_test(a_stale_immediate_is_of_the_generation_before),
