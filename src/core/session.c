@@ -1,6 +1,7 @@
 #include "session.h"
+#include "census.h"
 
-#define NOTES_MAX 256u
+#define NOTES_KEPT 256u /* of the ring, for notes that are no steps */
 
 static void free_outgoing(struct sessions *s, uint32_t index)
 {
@@ -28,7 +29,8 @@ void sessions_init(struct sessions *s, struct carve *c, const struct session_con
     struct session *peers = carve_array(c, limits->peers_max, sizeof *peers);
     struct outgoing *out = carve_array(c, out_max, sizeof *out);
     struct hlg_notice *notices = carve_array(c, notices_max, sizeof *notices);
-    struct hlg_note *notes = carve_array(c, NOTES_MAX, sizeof *notes);
+    uint32_t notes_max = NOTES_KEPT + 4 * limits->requests_max + 4 * limits->peers_max;
+    struct hlg_note *notes = carve_array(c, notes_max, sizeof *notes);
     struct hlg_slice *slices =
         carve_array(c, (size_t)limits->peers_max * limits->slices_max, sizeof *slices);
 
@@ -49,7 +51,8 @@ void sessions_init(struct sessions *s, struct carve *c, const struct session_con
                            .sending = HLG_NONE,
                            .notices = notices,
                            .notices_max = notices_max,
-                           .notes = notes};
+                           .notes = notes,
+                           .notes_max = notes_max};
     for (uint32_t i = out_max; i > 0; i--) {
         free_outgoing(s, i - 1);
     }
@@ -76,12 +79,16 @@ struct hlg_notice *sessions_notice(struct sessions *s, uint32_t kind, uint32_t p
 void sessions_note(struct sessions *s, uint32_t code, uint32_t peer, uint64_t a, uint64_t b,
                    uint64_t c)
 {
-    HLG_ASSERT(code < HLG_NOTE_COUNT);
-    if (s->note_count == NOTES_MAX) {
-        s->notes_lost++;
+    const bool step = code >= HLG_NOTE_STEP_FIRST;
+    const uint32_t room = s->notes_max - s->note_count;
+
+    HLG_ASSERT(code != HLG_NOTE_NONE && code < HLG_NOTE_COUNT);
+    if (room <= (step ? NOTES_KEPT : 0)) {
+        s->notes_lost += !step;
+        s->steps_lost += step;
         return;
     }
-    s->notes[(s->note_begin + s->note_count) % NOTES_MAX] =
+    s->notes[(s->note_begin + s->note_count) % s->notes_max] =
         (struct hlg_note){.code = code, .peer = peer, .a = a, .b = b, .c = c};
     s->note_count++;
 }
@@ -91,8 +98,32 @@ bool sessions_up(const struct sessions *s, uint32_t peer)
     return peer < s->limits->peers_max && s->peers[peer].state == SESSION_UP;
 }
 
-/* The pulled message left: its entry is free, and the peer will hear from us later. */
-static void sent(struct sessions *s)
+/* The steps that are a message of ours; HLG_NOTE_NONE for the others. */
+static uint32_t step_of(uint32_t kind)
+{
+    switch ((enum hlg_message_kind)kind) {
+    case HLG_MESSAGE_HELLO:
+        return HLG_NOTE_STEP_HELLO_SENT;
+    case HLG_MESSAGE_REQUEST:
+        return HLG_NOTE_STEP_REQUEST_SENT;
+    case HLG_MESSAGE_CANCEL:
+        return HLG_NOTE_STEP_CANCEL_SENT;
+    case HLG_MESSAGE_FENCED:
+        return HLG_NOTE_STEP_FENCED_SENT;
+    case HLG_MESSAGE_ACCEPT:
+    case HLG_MESSAGE_REJECT:
+    case HLG_MESSAGE_FAILED:
+    case HLG_MESSAGE_CREDIT:
+    case HLG_MESSAGE_HEARTBEAT:
+    case HLG_MESSAGE_DRAIN:
+    case HLG_MESSAGE_BYE:
+        break;
+    }
+    return HLG_NOTE_NONE;
+}
+
+/* The pulled message left, or is `dropped`: its entry is free. */
+static void take_out(struct sessions *s, bool dropped)
 {
     if (s->sending == HLG_NONE) {
         return;
@@ -100,26 +131,39 @@ static void sent(struct sessions *s)
     struct session *peer = &s->peers[s->sending];
     uint32_t index = peer->out_head;
     HLG_ASSERT(index != HLG_NONE && peer->out_count > 0);
+    const struct outgoing *out = &s->out[index];
+    uint32_t step = dropped ? HLG_NOTE_NONE : step_of(out->kind);
+    if (step != HLG_NOTE_NONE) {
+        bool hello = out->kind == HLG_MESSAGE_HELLO;
+        sessions_note(s, step, s->sending, hello ? peer->serial : out->answer.number,
+                      out->answer.pieces, 0);
+    }
     peer->out_head = s->out[index].next;
     if (peer->out_head == HLG_NONE) {
         peer->out_tail = HLG_NONE;
     }
     peer->out_count--;
     free_outgoing(s, index);
-    peer->sent = s->now;
+    peer->sent = s->now; /* the peer will hear from us later */
     s->sending = HLG_NONE;
+}
+
+static void sent(struct sessions *s)
+{
+    take_out(s, false);
 }
 
 void sessions_unsend(struct sessions *s)
 {
-    sent(s);
+    take_out(s, true);
 }
 
 void sessions_begin(struct sessions *s, const struct hlg_event *event)
 {
     HLG_ASSERT(event->now >= s->now);
     s->now = event->now;
-    if (event->kind == HLG_EVENT_SEND_REFUSED && event->peer.peer == s->sending) {
+    if (event->kind == HLG_EVENT_SEND_REFUSED && s->sending != HLG_NONE &&
+        event->peer.peer == s->sending) {
         s->peers[s->sending].send_full = true;
         s->sending = HLG_NONE;
     }
@@ -208,6 +252,7 @@ static void close_session(struct sessions *s, uint32_t index, const struct hlg_r
     recount(s, peer, before);
     peer->ended = true;
     s->ended_count++;
+    sessions_note(s, HLG_NOTE_STEP_CLOSING, index, peer->node, 0, 0);
     if (bye != NULL) {
         append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_BYE, .why = *bye});
     }
@@ -279,6 +324,7 @@ int sessions_closed(struct sessions *s, uint32_t index)
     }
     struct session *peer = &s->peers[index];
     struct hlg_slice *slices = peer->slices;
+    sessions_note(s, HLG_NOTE_STEP_CLOSED, index, peer->node, 0, 0);
     drop_outgoing(s, peer);
     const bool before = is_changing(peer);
     *peer = (struct session){.slices = slices, .out_head = HLG_NONE, .out_tail = HLG_NONE};
@@ -404,6 +450,7 @@ static void on_hello(struct sessions *s, uint32_t index, const struct hlg_hello 
         refuse(s, index, &why, true);
         return;
     }
+    sessions_note(s, HLG_NOTE_STEP_GREETED, index, peer->node, peer->incarnation, 0);
     replace(s, index);
     if (peer->state != SESSION_GREETING) {
         return; /* it shared the older session's fence domain and ended with it */
@@ -522,7 +569,6 @@ static void fill_send(struct sessions *s, uint32_t index, struct hlg_action *act
 static bool next_send(struct sessions *s, struct hlg_action *action,
                       const struct outgoing **outgoing)
 {
-    sent(s);
     if (s->out_free_count == s->out_max) {
         return false;
     }
@@ -570,9 +616,12 @@ int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
                   const struct outgoing **outgoing)
 {
     *outgoing = NULL;
+    if ((kinds & HLG_ACTION_SEND) != 0) {
+        sent(s); /* or it would have been refused: the note of it goes first */
+    }
     if ((kinds & HLG_ACTION_NOTE) != 0 && s->note_count > 0) {
         *action = (struct hlg_action){.kind = HLG_ACTION_NOTE, .note = s->notes[s->note_begin]};
-        s->note_begin = (s->note_begin + 1) % NOTES_MAX;
+        s->note_begin = (s->note_begin + 1) % s->notes_max;
         s->note_count--;
         return 1;
     }
@@ -591,6 +640,16 @@ int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
         return 1;
     }
     return 0;
+}
+
+void sessions_census(const struct sessions *s, struct hlg_census *census)
+{
+    census->sessions_max = s->limits->peers_max;
+    census->messages_max = s->out_max;
+    census->messages = s->out_max - s->out_free_count;
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        census->sessions += s->peers[i].state != SESSION_FREE;
+    }
 }
 
 void sessions_check(const struct sessions *s)

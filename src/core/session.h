@@ -94,10 +94,12 @@ struct sessions {
     uint32_t notices_max;
     uint32_t notice_begin;
     uint32_t notice_count;
-    struct hlg_note *notes; /* ring [NOTES_MAX] */
+    struct hlg_note *notes; /* ring [notes_max] */
+    uint32_t notes_max;
     uint32_t note_begin;
     uint32_t note_count;
-    uint64_t notes_lost;
+    uint64_t notes_lost; /* other than steps */
+    uint64_t steps_lost;
 };
 
 struct session_config {
@@ -142,13 +144,16 @@ int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
                   const struct outgoing **outgoing);
 /* Called first for every event: what the last `next` pulled is sent now, unless refused. */
 void sessions_begin(struct sessions *s, const struct hlg_event *event);
-/* Drop the message that `next` just pulled: it is no longer wanted. */
+/* Drop the message that `next` just pulled: it is no longer wanted, and was not sent. */
 void sessions_unsend(struct sessions *s);
 
 struct hlg_notice *sessions_notice(struct sessions *s, uint32_t kind, uint32_t peer);
 void sessions_note(struct sessions *s, uint32_t code, uint32_t peer, uint64_t a, uint64_t b,
                    uint64_t c);
 bool sessions_up(const struct sessions *s, uint32_t peer);
+/* Fills in what of a census is the sessions'. */
+struct hlg_census;
+void sessions_census(const struct sessions *s, struct hlg_census *census);
 void sessions_check(const struct sessions *s);
 
 #endif

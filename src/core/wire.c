@@ -400,10 +400,9 @@ static void put_hello(struct writer *w, const struct hlg_hello *hello)
     put_places(w, hello);
 }
 
-static void get_hello(struct reader *r, struct arena *arena, struct hlg_hello *hello)
+/* The first fields of a HELLO. */
+static void get_greeter(struct reader *r, struct hlg_hello *hello)
 {
-    const uint8_t *bytes;
-
     hello->protocol_min = get_u32(r);
     hello->protocol_max = get_u32(r);
     hello->role = get_u32(r);
@@ -411,6 +410,13 @@ static void get_hello(struct reader *r, struct arena *arena, struct hlg_hello *h
     hello->node = get_u64(r);
     hello->incarnation = get_u64(r);
     hello->session = get_u64(r);
+}
+
+static void get_hello(struct reader *r, struct arena *arena, struct hlg_hello *hello)
+{
+    const uint8_t *bytes;
+
+    get_greeter(r, hello);
     require(r, hello->role <= HLG_ROLE_DECODE);
     bytes = get_bytes(r, sizeof(hello->fingerprint) + sizeof(hello->provider));
     if (bytes != NULL) {
@@ -819,4 +825,23 @@ int64_t hlg_wire_frame_bytes(const uint8_t *header, uint32_t frame_bytes_max)
         return -HLG_EPROTO;
     }
     return (int64_t)bytes;
+}
+
+bool hlg_wire_hello_identity(const uint8_t *frame, uint64_t bytes, uint64_t *node,
+                             uint64_t *incarnation)
+{
+    struct reader r = {frame, bytes, false};
+    struct hlg_hello hello;
+
+    (void)get_u32(&r);
+    const uint32_t version = get_u16(&r);
+    const uint32_t kind = get_u16(&r);
+    get_greeter(&r, &hello);
+    if (r.bad || kind != HLG_MESSAGE_HELLO || version < HLG_PROTOCOL_MIN ||
+        version > HLG_PROTOCOL_MAX) {
+        return false;
+    }
+    *node = hello.node;
+    *incarnation = hello.incarnation;
+    return true;
 }

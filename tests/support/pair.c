@@ -527,8 +527,10 @@ static void carry(struct pair *p, uint32_t index, const struct hlg_action *actio
             assert_int_equal(pair_feed_request(p, index, HLG_EVENT_FLUSHED, action->request), 0);
         }
         return;
-    case HLG_ACTION_NOTICE:
     case HLG_ACTION_NOTE:
+        side->notes[action->note.code]++; /* of what was just sent */
+        return;
+    case HLG_ACTION_NOTICE:
         fail_msg("a notice was left after an event");
     }
 }
