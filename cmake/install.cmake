@@ -3,21 +3,29 @@
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-# One archive of all that an engine links. Test transports are apart.
-set(halage_parts halage_core halage_driver halage_memory halage_tcp halage_messenger halage_ofi)
+# One archive of all that an engine links: these, and what they link. Test transports are apart.
+set(halage_parts halage_core halage_messenger halage_ofi)
 set(halage_apart halage_loop halage_fault)
 
 set(objects "")
 set(HALAGE_PACKAGE_MODULES "")
-foreach(part IN LISTS halage_parts)
+set(known "")
+while(halage_parts)
+    list(POP_FRONT halage_parts part)
+    if(part IN_LIST known)
+        continue()
+    endif()
+    list(APPEND known ${part})
     list(APPEND objects "$<TARGET_OBJECTS:${part}>")
     get_target_property(libraries ${part} LINK_LIBRARIES)
     foreach(library IN LISTS libraries)
         if(library MATCHES "^halage::(.+)$")
             list(APPEND HALAGE_PACKAGE_MODULES ${CMAKE_MATCH_1})
+        elseif(library MATCHES "^halage_" AND NOT library MATCHES "^halage_(warnings|sanitizers)$")
+            list(APPEND halage_parts ${library})
         endif()
     endforeach()
-endforeach()
+endwhile()
 list(REMOVE_DUPLICATES HALAGE_PACKAGE_MODULES)
 string(JOIN " " HALAGE_PACKAGE_MODULES ${HALAGE_PACKAGE_MODULES})
 
