@@ -1,3 +1,4 @@
+#include "census.h"
 #include "imm.h"
 #include "owner.h"
 #include "session.h"
@@ -51,6 +52,8 @@ struct request {
     bool begun; /* a piece came */
     hlg_time first_piece;
     hlg_time last_piece;
+    bool receiving; /* something landed and more is to come: counted in `busy` */
+    uint32_t pages; /* it owns, context pages included */
 };
 
 /* Immediates taken from one rail of ours, of one peer. */
@@ -77,6 +80,8 @@ struct hlg_decode {
     struct taken *taken;              /* [peers_max][rails] */
     bool *credit_waits;               /* [peers_max] a CREDIT is queued */
     struct hlg_credit_entry *entries; /* [rails], of the CREDIT being pulled */
+    struct hlg_busy busy;             /* requests that something landed for, not yet whole */
+    uint64_t quarantined;             /* pages of QUARANTINED requests */
 };
 
 static void lay_out(struct hlg_decode *d, struct carve *c, const struct hlg_decode_config *config)
@@ -208,6 +213,10 @@ static void end(struct hlg_decode *d, struct request *r, bool poisoned)
     for (uint32_t i = 0; i < r->source_count; i++) {
         slots_close(&d->slots, r->sources[i].slot, poisoned);
     }
+    if (r->state == REQUEST_QUARANTINED) {
+        HLG_ASSERT(d->quarantined >= r->pages);
+        d->quarantined -= r->pages;
+    }
     if (poisoned) {
         uint32_t pages = owners_poison(&d->owners, index, &r->page_list);
         sessions_note(&d->sessions, HLG_NOTE_PAGES_POISONED, HLG_NONE, number_of(d, r), pages, 0);
@@ -283,6 +292,15 @@ static void unlist_flush(struct hlg_decode *d, struct request *r)
     }
 }
 
+/* Nothing more is awaited. */
+static void stop_receiving(struct hlg_decode *d, struct request *r)
+{
+    if (r->receiving) {
+        hlg_busy_end(&d->busy, d->sessions.now);
+        r->receiving = false;
+    }
+}
+
 /* The one terminal event of a request that did not come whole. */
 static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason,
                  hlg_time retry_after_ns)
@@ -294,6 +312,8 @@ static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason
     if (r->state == REQUEST_FLUSHING) {
         unlist_flush(d, r);
     }
+    stop_receiving(d, r);
+    d->quarantined += r->pages;
     r->state = REQUEST_QUARANTINED;
     r->reason = (uint32_t)reason;
     notice(d, r, HLG_NOTICE_FAILED)->retry_after_ns = retry_after_ns;
@@ -323,6 +343,7 @@ static void complete(struct hlg_decode *d, struct request *r)
     uint32_t index = index_of(d, r);
 
     sessions_note(&d->sessions, HLG_NOTE_STEP_WHOLE, HLG_NONE, number_of(d, r), r->bytes, 0);
+    stop_receiving(d, r);
     if (!d->config.flush) {
         ready(d, r);
         return;
@@ -479,6 +500,7 @@ static int take_pages(struct hlg_decode *d, struct request *r, const struct hlg_
             owners_release(&d->owners, index_of(d, r), &r->page_list);
             return error;
         }
+        r->pages += e->groups[g].count;
     }
     return 0;
 }
@@ -585,6 +607,10 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
         r->begun = true;
         r->first_piece = d->sessions.now;
         sessions_note(&d->sessions, HLG_NOTE_STEP_FIRST_PIECE, source->peer, slot->number, 0, 0);
+    }
+    if (!r->receiving && r->state <= REQUEST_RECEIVING) {
+        hlg_busy_begin(&d->busy, d->sessions.now);
+        r->receiving = true;
     }
     r->last_piece = d->sessions.now;
     if (slot->counted > slot->expected) {
@@ -888,7 +914,8 @@ static int dispatch(struct hlg_decode *d, const struct hlg_event *event)
 /* The REQUEST that the last `next` pulled was refused: the peer has not seen it. */
 static void unsent(struct hlg_decode *d, const struct hlg_event *event)
 {
-    if (event->kind != HLG_EVENT_SEND_REFUSED || event->peer.peer != d->sessions.sending) {
+    if (event->kind != HLG_EVENT_SEND_REFUSED || d->sessions.sending == HLG_NONE ||
+        event->peer.peer != d->sessions.sending) {
         return;
     }
     const struct outgoing *out = &d->sessions.out[d->sessions.peers[event->peer.peer].out_head];
@@ -1012,6 +1039,13 @@ uint32_t hlg_decode_open(const struct hlg_decode *d)
     return d->open_count;
 }
 
+void hlg_decode_stats(const struct hlg_decode *d, struct hlg_decode_stats *stats)
+{
+    *stats = (struct hlg_decode_stats){.pages_quarantined = d->quarantined,
+                                       .pages_poisoned = d->owners.poisoned_count,
+                                       .busy_ns = hlg_busy_total(&d->busy, d->sessions.now)};
+}
+
 hlg_handle hlg_decode_submitted(const struct hlg_decode *d)
 {
     return d->submitted;
@@ -1035,6 +1069,22 @@ enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, u
     return r->state == REQUEST_QUARANTINED ? HLG_PAGE_QUARANTINED : HLG_PAGE_OWNED;
 }
 
+void hlg_decode_census(const struct hlg_decode *d, struct hlg_census *census)
+{
+    *census = (struct hlg_census){
+        .requests = d->open_count,
+        .requests_max = d->config.limits.requests_max,
+        .timers = d->timers.count,
+        .slots = d->slots.capacity - d->slots.free_count - d->slots.poisoned_count,
+        .slots_poisoned = d->slots.poisoned_count,
+        .slots_max = d->slots.capacity,
+        .pages = d->owners.owned_count,
+        .pages_poisoned = d->owners.poisoned_count,
+        .pages_max = d->owners.entry_count,
+    };
+    sessions_census(&d->sessions, census);
+}
+
 static void check_request(const struct hlg_decode *d, const struct request *r)
 {
     uint32_t unfenced = 0;
@@ -1055,6 +1105,7 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
     HLG_ASSERT(r->state != REQUEST_SENT || sent == r->source_count);
     HLG_ASSERT((r->state != REQUEST_SENT && r->state != REQUEST_RECEIVING) || !whole);
     HLG_ASSERT(r->state != REQUEST_FLUSHING || whole);
+    HLG_ASSERT(!r->receiving || (r->state <= REQUEST_RECEIVING && !whole));
     HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0);
     HLG_ASSERT((r->reason != HLG_REASON_NONE) == (r->state == REQUEST_QUARANTINED));
 }
@@ -1064,6 +1115,8 @@ int hlg_decode_check(const struct hlg_decode *d)
     uint32_t open = 0;
     uint32_t slots = 0;
     uint32_t owned = 0;
+    uint64_t receiving = 0;
+    uint64_t quarantined = 0;
 
     sessions_check(&d->sessions);
     owners_check(&d->owners);
@@ -1077,11 +1130,16 @@ int hlg_decode_check(const struct hlg_decode *d)
         check_request(d, r);
         open++;
         slots += r->source_count;
+        receiving += r->receiving;
+        quarantined += r->state == REQUEST_QUARANTINED ? r->pages : 0;
+        uint32_t before = owned;
         for (uint32_t e = r->page_list; e != HLG_NONE; e = d->owners.entries[e].next) {
             HLG_ASSERT(d->owners.entries[e].owner == i);
             owned++;
         }
+        HLG_ASSERT(owned - before == r->pages);
     }
+    HLG_ASSERT(receiving == d->busy.depth && quarantined == d->quarantined);
     HLG_ASSERT(open == d->open_count);
     HLG_ASSERT(slots + d->slots.free_count + d->slots.poisoned_count == d->slots.capacity);
     HLG_ASSERT(owned == d->owners.owned_count);

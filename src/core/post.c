@@ -148,6 +148,12 @@ static void op_free(struct hlg_prefill *p, uint32_t index)
     HLG_ASSERT(op->done + op->failed == op->taken && op->taken == op->total);
     HLG_ASSERT(p->requests[op->request].op_count > 0);
     p->requests[op->request].op_count--;
+    if (op->taken > 0) {
+        hlg_busy_end(&p->busy, p->sessions.now);
+    }
+    if (op->fact != 0 && op->failed == 0 && op->taken > 0) {
+        hlg_histogram_add(&p->stats.done_ns, HLG_HISTOGRAM_TIME, p->sessions.now - op->fact);
+    }
     *op = (struct op){.request = HLG_NONE, .next = p->op_free};
     p->op_free = index;
     p->op_free_count++;
@@ -257,6 +263,10 @@ static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
     op->last_of_layer = !more || cursor->position != position;
     uint32_t stage = rank / p->config.layout.tp; /* floor: the rank's stage */
     op->counts = op->layer + 1 < p->config.layout.stage_limit[stage] && op->forward != 0;
+    op->made = p->sessions.now;
+    op->fact = op->forward == 0
+                   ? 0
+                   : facts_at(&p->facts, post_word(p, r->source_pool, rank), op->forward, position);
     return more;
 }
 
@@ -435,6 +445,19 @@ static struct op *untaken(const struct hlg_prefill *p, const struct op *op)
     return NULL;
 }
 
+/* A write is wholly with the transport. */
+static void measure(struct hlg_prefill *p, const struct op *op)
+{
+    const hlg_time now = p->sessions.now;
+
+    hlg_histogram_add(&p->stats.post_ns, HLG_HISTOGRAM_TIME, now - op->made);
+    hlg_histogram_add(&p->stats.write_bytes, HLG_HISTOGRAM_BYTES,
+                      (uint64_t)op->total * op->slice->bytes);
+    if (op->fact != 0) {
+        hlg_histogram_add(&p->stats.posted_ns, HLG_HISTOGRAM_TIME, now - op->fact);
+    }
+}
+
 /* All of a layer's writes of one chunk and rank are with the transport: before its forward ended? */
 static void count_layer(struct hlg_prefill *p, const struct op *op)
 {
@@ -465,6 +488,12 @@ int post_taken(struct hlg_prefill *p, const struct hlg_event_taken *e)
     struct lane *lane = &p->lanes[op->lane];
     HLG_ASSERT(link->op == e->op);
     p->offered = HLG_NONE;
+    if (e->pieces > 0 && op->taken == 0) {
+        hlg_busy_begin(&p->busy, p->sessions.now);
+    }
+    if (e->pieces > 0 && r->posted == 0) {
+        r->first_piece = p->sessions.now;
+    }
     op->taken += e->pieces;
     if (r->posted == 0 && e->pieces > 0) {
         sessions_note(&p->sessions, HLG_NOTE_STEP_FIRST_POSTED, r->peer, r->number, e->pieces, 0);
@@ -481,6 +510,7 @@ int post_taken(struct hlg_prefill *p, const struct hlg_event_taken *e)
     }
     if (op->taken == op->total) {
         link->op = HLG_NONE;
+        measure(p, op);
         count_layer(p, op);
     }
     return 0;
@@ -581,6 +611,7 @@ void post_check(const struct hlg_prefill *p)
     uint32_t cursors = 0;
     uint32_t chunks = 0;
     uint32_t ops = 0;
+    uint64_t begun = 0;
 
     for (uint32_t i = 0; i < p->config.limits.chunks_max; i++) {
         chunks += p->chunks[i].request != HLG_NONE;
@@ -595,6 +626,7 @@ void post_check(const struct hlg_prefill *p)
             continue;
         }
         ops++;
+        begun += op->taken > 0;
         HLG_ASSERT(op->done + op->failed <= op->taken && op->taken <= op->total);
         HLG_ASSERT(op->done + op->failed < op->total); /* or it would be free */
         bool current = link_of(p, op->lane, op->peer, op->rail)->op == i;
@@ -602,4 +634,5 @@ void post_check(const struct hlg_prefill *p)
         HLG_ASSERT(!current || (p->lanes[op->lane].busy[op->peer / 64] >> op->peer % 64 & 1) != 0);
     }
     HLG_ASSERT(ops + p->op_free_count == p->config.limits.ops_max);
+    HLG_ASSERT(begun == p->busy.depth);
 }

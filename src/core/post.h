@@ -7,6 +7,7 @@
 #define HALAGE_CORE_POST_H
 
 #include "chunk.h"
+#include "fact.h"
 #include "layer.h"
 #include "session.h"
 #include "timer.h"
@@ -23,7 +24,9 @@ struct op {
     uint32_t target_rail;
     uint32_t layer;
     uint32_t imm;
-    uint32_t forward;   /* number; 0: cached pages */
+    uint32_t forward; /* number; 0: cached pages */
+    hlg_time fact;    /* when its layer was known to be computed; 0: cached pages */
+    hlg_time made;
     bool last_of_layer; /* of its chunk and rank */
     bool counts;        /* towards layers_early / layers_late */
     const struct hlg_slice *slice;
@@ -93,8 +96,9 @@ struct prefill_request {
     uint64_t expected;
     uint64_t posted;
     uint64_t done;
-    uint64_t failed; /* pieces that ended in error: they may land all the same, and late */
-    uint64_t bytes;  /* posted */
+    uint64_t failed;      /* pieces that ended in error: they may land all the same, and late */
+    uint64_t bytes;       /* posted */
+    hlg_time first_piece; /* when the first was taken */
     uint32_t id_bytes;
     uint8_t id[HLG_REQUEST_ID_BYTES_MAX];
 };
@@ -110,6 +114,7 @@ struct hlg_prefill {
     struct sessions sessions;
     struct timers timers; /* by request: its deadline */
     struct layers layers;
+    struct facts facts;
     struct blocks blocks;
     struct prefill_request *requests;
     uint32_t *parts; /* [requests_max][forwards_max] forward numbers that a request takes part in */
@@ -135,6 +140,7 @@ struct hlg_prefill {
     struct window *windows;                    /* [peers_max][HLG_RANKS_MAX][rails_max] */
     const struct hlg_request_message *message; /* of a REQUESTED notice not yet pulled */
     bool draining;
+    struct hlg_busy busy; /* writes begun and not over */
     struct hlg_prefill_stats stats;
 };
 

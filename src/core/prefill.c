@@ -1,3 +1,4 @@
+#include "census.h"
 #include "post.h"
 #include <halage/handoff.h>
 
@@ -35,6 +36,7 @@ static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_pre
     sessions_init(&p->sessions, c, &session);
     timers_init(&p->timers, c, limits->requests_max);
     layers_init(&p->layers, c, limits->forwards_max, hlg_prefill_words(&config->layout));
+    facts_init(&p->facts, c, hlg_prefill_words(&config->layout), config->layout.layers + 1);
     blocks_init(&p->blocks, c, limits->blocks_max);
     p->requests = carve_array(c, limits->requests_max, sizeof *p->requests);
     p->parts =
@@ -191,6 +193,8 @@ static void settle(struct hlg_prefill *p, struct prefill_request *r)
         sessions_note(&p->sessions, HLG_NOTE_STEP_SENT, r->peer, r->number, r->done, 0);
         notice(p, r, HLG_NOTICE_SENT);
         p->stats.sent++;
+        hlg_histogram_add(&p->stats.transfer_ns, HLG_HISTOGRAM_TIME,
+                          r->posted > 0 ? p->sessions.now - r->first_piece : 0);
         end(p, r);
     } else if (r->state == PREFILL_STOPPING) {
         say_fenced(p, r);
@@ -630,6 +634,7 @@ static int on_forward_over(struct hlg_prefill *p, uint32_t number, bool aborted)
             stop(p, &p->requests[i], HLG_REASON_PREEMPTED, true);
         }
     }
+    facts_end(&p->facts, p->sessions.now);
     layers_end(&p->layers, forward);
     post_wake(p);
     return 0;
@@ -644,6 +649,7 @@ static int on_layer(struct hlg_prefill *p, const struct hlg_event_layer *e)
     }
     switch (layers_tick(&p->layers, e->word, e->value)) {
     case LAYER_TICK_NEWS:
+        facts_tick(&p->facts, e->word, e->value >> 8, e->value & 0xffu, p->sessions.now);
         post_wake(p);
         break;
     case LAYER_TICK_NOTHING:
@@ -846,6 +852,28 @@ uint32_t hlg_prefill_open(const struct hlg_prefill *p)
 void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *stats)
 {
     *stats = p->stats;
+    stats->writes_in_flight = p->busy.depth;
+    stats->busy_ns = hlg_busy_total(&p->busy, p->sessions.now);
+}
+
+void hlg_prefill_census(const struct hlg_prefill *p, struct hlg_census *census)
+{
+    *census = (struct hlg_census){
+        .requests = p->open_count,
+        .requests_max = p->config.limits.requests_max,
+        .timers = p->timers.count,
+        .ops = p->config.limits.ops_max - p->op_free_count,
+        .ops_max = p->config.limits.ops_max,
+        .blocks = p->blocks.capacity - p->blocks.free_count,
+        .blocks_max = p->blocks.capacity,
+        .chunks = p->config.limits.chunks_max - p->chunk_free_count,
+        .chunks_max = p->config.limits.chunks_max,
+        .forwards_max = p->config.limits.forwards_max,
+    };
+    for (uint32_t i = 0; i < p->layers.forwards_max; i++) {
+        census->forwards += p->layers.forwards[i].number != 0;
+    }
+    sessions_census(&p->sessions, census);
 }
 
 /* ---- check -------------------------------------------------------------------------------- */

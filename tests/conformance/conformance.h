@@ -26,6 +26,8 @@ enum conformance_limit {
     LIMIT_PEERS_STAY = 8,     /* no poll is allowed after a peer of this process has closed */
     LIMIT_HEAD_OF_LINE = 16,  /* completions wait for those of earlier writes, to any peer */
     LIMIT_TAKES_FIRST = 32,   /* writes to nobody may be taken, and then fail */
+    LIMIT_DOWN_AT_ONCE =
+        64, /* a peer that is not there is down at the first write, not after stall_ns */
 };
 
 struct conformance_backend {
