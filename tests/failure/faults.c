@@ -57,6 +57,11 @@ static void second_dies(struct cell *c)
     die(c, PREFILL_1, MS(20));
 }
 
+static void second_freezes(struct cell *c)
+{
+    scene_freeze(&c->scene, PREFILL_1, LONG_NS);
+}
+
 static void prefiller_freezes(struct cell *c)
 {
     scene_freeze(&c->scene, PREFILL_0, LONG_NS);
@@ -413,6 +418,7 @@ const struct fault faults[] = {
      .again = PHASE_FENCING,
      .after = SENT_ALL,
      .strike = second_gives_up},
+    {.name = "second-source-freezes", .split = true, .over_ns = LONG_NS, .strike = second_freezes},
     {.name = "second-source-dies", .split = true, .over_ns = MS(5), .strike = second_dies},
 };
 

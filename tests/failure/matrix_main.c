@@ -103,12 +103,18 @@ static bool all_over(const struct scene *s)
     return scene_at_rest(s) && scene_all_up(s);
 }
 
+static bool serves(const struct scene *s, uint32_t prefiller)
+{
+    return s->nodes[DECODE_0].up[prefiller] && s->nodes[prefiller].alive &&
+           !s->nodes[prefiller].frozen;
+}
+
 static bool reuse_can_go(const struct scene *s)
 {
     const struct scene_node_state *n = &s->nodes[DECODE_0];
 
-    return n->alive && !n->frozen && n->up[PREFILL_1] && s->nodes[PREFILL_1].alive &&
-           (!s->config.split || (n->up[PREFILL_0] && s->nodes[PREFILL_0].alive));
+    return n->alive && !n->frozen && serves(s, PREFILL_1) &&
+           (!s->config.split || serves(s, PREFILL_0));
 }
 
 static void revive(struct cell *c)

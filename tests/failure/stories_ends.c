@@ -172,6 +172,29 @@ static void one_source_rejects(struct tale *t)
     MUST(t, job->sources[0].state == SOURCE_FENCED && job->sources[1].state == SOURCE_REJECTED);
 }
 
+static bool both_have_two_layers(const struct scene *s)
+{
+    return s->nodes[PREFILL_0].forward.layers == 2 && s->nodes[PREFILL_1].forward.layers == 2;
+}
+
+static void one_source_sleeps(struct tale *t)
+{
+    struct job *job = tale_job(t, "r-17");
+
+    t->scene.no_dial = true;
+    scene_submit(&t->scene, job);
+    tale_wait_for(t, both_have_two_layers);
+    scene_wait(&t->scene, US(10));
+    tale_say(t, "world", "prefill-1 stops (SIGSTOP), and goes on after 30 ms");
+    scene_freeze(&t->scene, PREFILL_1, MS(30));
+    MUST(t, scene_cancel(&t->scene, job) == 0);
+    scene_wait(&t->scene, MS(1));
+    MUST(t, job->sources[0].state == SOURCE_FENCED && job->target == TARGET_FAILED);
+    finish(t, job, HLG_REASON_CANCELLED);
+    MUST(t, job->settled_at - job->terminal_at >= MS(30));
+    MUST(t, job->sources[1].state == SOURCE_FENCED);
+}
+
 static void failed_crosses_ready(struct tale *t)
 {
     struct job *job = tale_job(t, "r-17");
@@ -237,6 +260,10 @@ const struct story stories_ends[] = {
     {"one-source-rejects", "One of two sources rejects.",
      "The request fails, the other source is cancelled, and the pages wait for both.",
      .config = {.split = true}, .play = one_source_rejects},
+    {"one-source-sleeps",
+     "A request with two sources is cancelled, and one of them does not answer.",
+     "One FENCED is not enough: the pages wait for every source that may have seen the REQUEST.",
+     .config = {.split = true}, .play = one_source_sleeps},
     {"failed-crosses-ready", "The prefill engine gives a request up when all has landed.",
      "Immediates alone complete a request: FAILED and FENCED find it READY and change nothing.",
      .play = failed_crosses_ready},
