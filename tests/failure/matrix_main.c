@@ -550,6 +550,10 @@ int main(int argc, char **argv)
             wrong += look_at(&o, &faults[f], phase, stated, &run_count);
         }
     }
+    if (run_count == 0) {
+        fprintf(stderr, "no such fault, phase or cell; --table lists them\n");
+        wrong++;
+    }
     read_line(table, stated);
     if (table == NULL || stated[0] != '\0') {
         fprintf(stderr, "the table is missing, or states more than there is: %s\n", stated);
@@ -560,5 +564,5 @@ int main(int argc, char **argv)
     }
     printf("%u faults x %u phases: %u cells run, %u wrong\n", fault_count, PHASES, run_count,
            wrong);
-    return wrong > 0 || run_count == 0;
+    return wrong > 0;
 }

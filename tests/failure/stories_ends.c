@@ -199,9 +199,13 @@ static void failed_crosses_ready(struct tale *t)
 {
     struct job *job = tale_job(t, "r-17");
 
+    job->hold_release = true;
     scene_submit(&t->scene, job);
     tale_wait_for(t, all_has_landed);
     MUST(t, scene_give_up(&t->scene, job, 0) == 0);
+    scene_wait(&t->scene, US(200));
+    MUST(t, job->target == TARGET_READY);
+    job->hold_release = false;
     tale_rest(t);
     MUST(t, job->target == TARGET_RELEASED);
     MUST(t, job->sources[0].state == SOURCE_FENCED);
