@@ -11,10 +11,3 @@ if(HALAGE_SANITIZE)
         target_compile_options(halage_sanitizers INTERFACE -Wno-maybe-uninitialized)
     endif()
 endif()
-
-# Counts of lines and branches run, for tools/coverage. Without optimisation, or lines melt into one another.
-option(HALAGE_COVERAGE "count the lines and branches that tests run (gcc)" OFF)
-if(HALAGE_COVERAGE)
-    target_compile_options(halage_sanitizers INTERFACE --coverage -O0 -fprofile-update=atomic)
-    target_link_options(halage_sanitizers INTERFACE --coverage)
-endif()

@@ -336,8 +336,11 @@ void note_take(void *messenger, const struct hlg_note *note)
     if (m->config.log == NULL || (uint32_t)level > m->config.log_level) {
         return; /* a step of every request, most often */
     }
+    (void)hlg_note_text(note, line, sizeof line);
+    /* Who asks for debug lines wants all of them. */
     HLG_ASSERT(note->code < METRICS_NOTES);
-    if (!metrics_line(&m->lines[note->code], hlg_pump_now(m->pump), &suppressed)) {
+    if (level < HLG_LOG_DEBUG &&
+        !metrics_line(&m->lines[note->code], hlg_pump_now(m->pump), &suppressed)) {
         m->metrics.lines_suppressed++;
         return;
     }
