@@ -113,6 +113,7 @@ static void chunk_end(struct hlg_prefill *p, uint32_t index)
     if (chunk->forward != HLG_NONE) {
         layers_drop(&p->layers, chunk->forward);
     }
+    shares_give(&p->chunk_shares, r->peer, 1);
     *chunk = (struct chunk){.request = HLG_NONE, .next = p->chunk_free};
     p->chunk_free = index;
     p->chunk_free_count++;
@@ -154,6 +155,7 @@ static void op_free(struct hlg_prefill *p, uint32_t index)
     if (op->fact != 0 && op->failed == 0 && op->taken > 0) {
         hlg_histogram_add(&p->stats.done_ns, HLG_HISTOGRAM_TIME, p->sessions.now - op->fact);
     }
+    shares_give(&p->op_shares, op->peer, 1);
     *op = (struct op){.request = HLG_NONE, .next = p->op_free};
     p->op_free = index;
     p->op_free_count++;
@@ -279,11 +281,12 @@ static uint32_t make_op(struct hlg_prefill *p, uint32_t lane, uint32_t peer)
     if (cursor == HLG_NONE) {
         return HLG_NONE;
     }
-    if (p->op_free == HLG_NONE) {
-        p->op_wanted = true;
+    if (!shares_take(&p->op_shares, peer, 1)) {
+        p->op_wanted = true; /* others go on with theirs */
         return HLG_NONE;
     }
     uint32_t index = p->op_free;
+    HLG_ASSERT(index != HLG_NONE);
     struct op *op = &p->ops[index];
     p->op_free = op->next;
     p->op_free_count--;
@@ -553,19 +556,31 @@ int post_done(struct hlg_prefill *p, const struct hlg_event_done *e, uint32_t *r
 int post_credit(struct hlg_prefill *p, uint32_t peer, const struct hlg_credit *credit)
 {
     uint32_t lanes = hlg_layout_lanes(&p->sessions.peers[peer].plan.target);
+    uint64_t rails_max = p->config.limits.rails_max;
+    uint64_t least = 0; /* each rail at most once */
+    bool gives = false;
 
     for (uint32_t i = 0; i < credit->count; i++) {
         const struct hlg_credit_entry *entry = &credit->entries[i];
-        if (entry->lane >= lanes || entry->rail >= p->config.limits.rails_max) {
+        if (entry->lane >= lanes || entry->rail >= rails_max ||
+            entry->lane * rails_max + entry->rail < least) {
+            sessions_note(&p->sessions, HLG_NOTE_CREDIT_BACKWARD, peer, entry->lane, entry->rail,
+                          entry->pieces);
             return -HLG_EPROTO;
         }
+        least = entry->lane * rails_max + entry->rail + 1;
         struct window *w = window_of(p, peer, entry->lane, entry->rail);
         if (entry->pieces < w->credited || entry->pieces > w->posted) {
             sessions_note(&p->sessions, HLG_NOTE_CREDIT_BACKWARD, peer, entry->lane, entry->rail,
                           entry->pieces);
             return -HLG_EPROTO;
         }
+        gives = gives || entry->pieces > w->credited;
         w->credited = entry->pieces;
+    }
+    if (!gives) {
+        sessions_note(&p->sessions, HLG_NOTE_CREDIT_BACKWARD, peer, HLG_NONE, HLG_NONE, 0);
+        return -HLG_EPROTO; /* given before */
     }
     post_wake(p);
     return 0;

@@ -1,13 +1,23 @@
 #include "session.h"
 #include "census.h"
 
-#define NOTES_KEPT 256u /* of the ring, for notes that are no steps */
+#define OUT_RESERVE_PERCENT 50u  /* of the outbox, in equal parts for each peer */
+#define NOTES_KEPT          256u /* of the ring, for notes that are no steps */
 
 static void free_outgoing(struct sessions *s, uint32_t index)
 {
     s->out[index].next = s->out_free;
     s->out_free = index;
     s->out_free_count++;
+}
+
+/* An entry of a peer is free. */
+static void give_outgoing(struct sessions *s, const struct session *peer, uint32_t index)
+{
+    if (s->out[index].shared) {
+        shares_give(&s->out_shares, (uint32_t)(peer - s->peers), 1);
+    }
+    free_outgoing(s, index);
 }
 
 bool sessions_fit(const struct hlg_limits *limits, const struct hlg_layout *layout, uint32_t rails)
@@ -18,7 +28,29 @@ bool sessions_fit(const struct hlg_limits *limits, const struct hlg_layout *layo
            limits->rails_max <= HLG_RAILS_MAX && hlg_layout_lanes(layout) <= limits->lanes_max &&
            limits->lanes_max <= HLG_RANKS_MAX && limits->requests_max >= 1 &&
            limits->requests_max < HLG_SLOTS_MAX && limits->peers_max >= 1 &&
-           limits->window_pieces >= 2;
+           limits->reserve_percent <= 100 && limits->window_pieces >= 2;
+}
+
+/* What a prefiller grants each decoder: as the limits say, else what one can have of the tables. */
+static struct hlg_load grant_of(const struct hlg_limits *limits)
+{
+    uint32_t percent = limits->reserve_percent;
+    uint32_t requests = shares_most(limits->requests_max, limits->peers_max, percent);
+    uint32_t blocks = shares_most(limits->blocks_max, limits->peers_max, percent);
+    struct hlg_load grant = {.requests = limits->grant_requests,
+                             .pages = limits->grant_pages,
+                             .prompt_bytes = limits->grant_prompt_bytes};
+
+    if (grant.requests == 0) {
+        grant.requests = requests;
+    }
+    if (grant.pages == 0) {
+        grant.pages = (uint64_t)blocks * HLG_BLOCK_PAGES;
+    }
+    if (grant.prompt_bytes == 0) {
+        grant.prompt_bytes = (uint64_t)requests * limits->prompt_bytes_max;
+    }
+    return grant;
 }
 
 void sessions_init(struct sessions *s, struct carve *c, const struct session_config *config)
@@ -33,7 +65,11 @@ void sessions_init(struct sessions *s, struct carve *c, const struct session_con
     struct hlg_note *notes = carve_array(c, notes_max, sizeof *notes);
     struct hlg_slice *slices =
         carve_array(c, (size_t)limits->peers_max * limits->slices_max, sizeof *slices);
+    struct shares out_shares = {0};
 
+    /* The last entries are kept for the sessions' own messages. */
+    shares_init(&out_shares, c, out_max - 4 * limits->peers_max, limits->peers_max,
+                OUT_RESERVE_PERCENT);
     if (c->base == NULL) {
         return;
     }
@@ -43,11 +79,13 @@ void sessions_init(struct sessions *s, struct carve *c, const struct session_con
                            .role = config->role,
                            .node = config->node,
                            .incarnation = config->incarnation,
+                           .grant = grant_of(limits),
                            .deadline = HLG_TIME_NEVER,
                            .peers = peers,
                            .out = out,
                            .out_max = out_max,
                            .out_free = HLG_NONE,
+                           .out_shares = out_shares,
                            .sending = HLG_NONE,
                            .notices = notices,
                            .notices_max = notices_max,
@@ -143,8 +181,10 @@ static void take_out(struct sessions *s, bool dropped)
         peer->out_tail = HLG_NONE;
     }
     peer->out_count--;
-    free_outgoing(s, index);
-    peer->sent = s->now; /* the peer will hear from us later */
+    give_outgoing(s, peer, index);
+    if (!dropped) {
+        peer->sent = s->now; /* the peer will hear from us later */
+    }
     s->sending = HLG_NONE;
 }
 
@@ -179,7 +219,7 @@ static void drop_outgoing(struct sessions *s, struct session *peer)
     while (peer->out_head != HLG_NONE) {
         uint32_t index = peer->out_head;
         peer->out_head = s->out[index].next;
-        free_outgoing(s, index);
+        give_outgoing(s, peer, index);
     }
     peer->out_tail = HLG_NONE;
     peer->out_count = 0;
@@ -210,13 +250,25 @@ void sessions_send(struct sessions *s, uint32_t index, const struct outgoing *me
     if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
         return;
     }
-    /* The last entries of the pool are kept for the sessions' own messages. */
-    if (s->out_free_count <= 4 * s->limits->peers_max || peer->out_count > s->out_max / 2) {
+    /* One that lets its messages pile up leaves the others theirs. */
+    if (peer->out_count > s->out_max / 2 || !shares_take(&s->out_shares, index, 1)) {
         sessions_note(s, HLG_NOTE_OUTBOX_FULL, index, peer->out_count, 0, 0);
         sessions_end(s, index, SESSION_END_OUTBOX, -HLG_ELIMIT);
         return;
     }
-    append(s, peer, message);
+    struct outgoing shared = *message;
+    shared.shared = true;
+    append(s, peer, &shared);
+}
+
+void sessions_drain(struct sessions *s)
+{
+    s->draining = true;
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        if (s->peers[i].state == SESSION_UP) {
+            sessions_send(s, i, &(struct outgoing){.kind = HLG_MESSAGE_DRAIN});
+        }
+    }
 }
 
 static bool is_changing(const struct session *peer)
@@ -377,6 +429,13 @@ int sessions_opened(struct sessions *s, const struct hlg_event_peer *event)
     s->up_count++;
     sessions_note(s, HLG_NOTE_SESSION_UP, event->peer, peer->node, peer->incarnation, 0);
     sessions_notice(s, HLG_NOTICE_PEER_UP, event->peer)->node = peer->node;
+    if (peer->draining) {
+        sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+    }
+    if (s->draining && peer->dialled) {
+        /* our HELLO went before, and may not have said so */
+        sessions_send(s, event->peer, &(struct outgoing){.kind = HLG_MESSAGE_DRAIN});
+    }
     return 0;
 }
 
@@ -411,7 +470,8 @@ static int greet(struct sessions *s, struct session *peer, const struct hlg_hell
     uint32_t lanes = hlg_layout_lanes(&hello->layout);
     peer->rails = hello->address_count / lanes;
     if (peer->rails == 0 || peer->rails > s->limits->rails_max ||
-        hello->address_count % lanes != 0 || hello->window_pieces == 0) {
+        hello->address_count % lanes != 0 || hello->window_pieces == 0 ||
+        (!prefill && hello->grant.requests == 0)) {
         *why =
             (struct hlg_refusal){.code = HLG_REFUSAL_TABLE, .a = hello->address_count, .b = lanes};
         return -HLG_EPLAN;
@@ -446,6 +506,10 @@ static void on_hello(struct sessions *s, uint32_t index, const struct hlg_hello 
     peer->incarnation = hello->incarnation;
     peer->peer_serial = hello->session;
     peer->window_pieces = hello->window_pieces;
+    peer->message_bytes_max = hello->message_bytes_max;
+    peer->prompt_bytes_max = hello->prompt_bytes_max;
+    peer->draining = hello->draining != 0;
+    peer->grant = s->role == HLG_ROLE_PREFILL ? s->grant : hello->grant;
     if (greet(s, peer, hello, &why) != 0) {
         refuse(s, index, &why, true);
         return;
@@ -488,9 +552,11 @@ int sessions_message(struct sessions *s, const struct hlg_event_peer *event)
     case HLG_MESSAGE_HEARTBEAT:
         return 1;
     case HLG_MESSAGE_DRAIN:
-        if (peer->state == SESSION_UP && s->role == HLG_ROLE_DECODE && !peer->draining) {
+        if (s->role == HLG_ROLE_DECODE && peer->state != SESSION_GREETING && !peer->draining) {
             peer->draining = true;
-            sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+            if (peer->state == SESSION_UP) {
+                sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+            }
         }
         return 1;
     case HLG_MESSAGE_REQUEST:
@@ -556,6 +622,12 @@ static void fill_send(struct sessions *s, uint32_t index, struct hlg_action *act
         hello->protocol_max = HLG_PROTOCOL_MAX;
         hello->role = (uint32_t)s->role;
         hello->window_pieces = s->limits->window_pieces;
+        hello->message_bytes_max = s->limits->message_bytes_max;
+        hello->prompt_bytes_max = s->limits->prompt_bytes_max;
+        if (s->role == HLG_ROLE_PREFILL) {
+            hello->draining = s->draining;
+            hello->grant = s->grant;
+        }
         hello->node = s->node;
         hello->incarnation = s->incarnation;
         hello->session = peer->serial;
@@ -673,6 +745,7 @@ void sessions_check(const struct sessions *s)
         changing += is_changing(peer);
     }
     HLG_ASSERT(waiting + s->out_free_count == s->out_max);
+    shares_check(&s->out_shares);
     HLG_ASSERT(up == s->up_count);
     HLG_ASSERT(changing == s->changing_count);
     HLG_ASSERT(ended == 0 && s->ended_count == 0);

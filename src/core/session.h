@@ -11,6 +11,7 @@
 
 #include "carve.h"
 #include "note.h"
+#include "share.h"
 #include <halage/action.h>
 #include <halage/event.h>
 
@@ -39,7 +40,9 @@ enum session_end {
 struct outgoing {
     uint32_t kind; /* enum hlg_message_kind */
     uint32_t next;
-    uint32_t slot; /* REQUEST: of the source that it is for */
+    bool shared;          /* out of the peer's share, not the sessions' own */
+    uint32_t slot;        /* REQUEST: of the source that it is for */
+    struct hlg_load load; /* REQUEST: what it costs */
     struct hlg_answer answer;
     struct hlg_refusal why; /* BYE */
 };
@@ -56,11 +59,14 @@ struct session {
     bool ended;  /* and the machine has not taken note */
     uint64_t node;
     uint64_t incarnation;
-    uint64_t serial;        /* of this session among all of this machine's */
-    uint64_t peer_serial;   /* of the same session among the peer's, as its HELLO says */
-    uint64_t last_number;   /* prefill: highest REQUEST number seen */
-    uint32_t rails;         /* of each of the peer's lanes */
-    uint32_t window_pieces; /* that the peer grants per rail */
+    uint64_t serial;            /* of this session among all of this machine's */
+    uint64_t peer_serial;       /* of the same session among the peer's, as its HELLO says */
+    uint64_t last_number;       /* prefill: highest REQUEST number seen */
+    uint32_t rails;             /* of each of the peer's lanes */
+    uint32_t window_pieces;     /* that the peer grants per rail */
+    uint32_t message_bytes_max; /* that it takes */
+    uint32_t prompt_bytes_max;
+    struct hlg_load grant; /* prefill: ours to it; decode: its to us */
     hlg_time heard;
     hlg_time sent;
     struct hlg_plan plan;
@@ -78,6 +84,8 @@ struct sessions {
     uint64_t node;
     uint64_t incarnation;
     uint64_t serial;
+    bool draining;         /* prefill: this node takes no new requests */
+    struct hlg_load grant; /* prefill: to each peer */
     hlg_time now;
     hlg_time deadline; /* not later than the first lease or heartbeat due */
     uint32_t up_count;
@@ -88,6 +96,7 @@ struct sessions {
     uint32_t out_max;
     uint32_t out_free;
     uint32_t out_free_count;
+    struct shares out_shares; /* of those entries that are not the sessions' own */
     uint32_t sending; /* peer whose first outgoing was pulled by the last `next`, or HLG_NONE */
     uint32_t turn;    /* peer that SEND looks at first */
     struct hlg_notice *notices; /* ring [notices_max] */
@@ -131,6 +140,9 @@ uint32_t sessions_take_ended(struct sessions *s);
 int sessions_closed(struct sessions *s, uint32_t peer);
 /* Leases and heartbeats that are due. */
 void sessions_time(struct sessions *s);
+
+/* Prefill: take no new requests; peers that are UP are told, later ones by HELLO. */
+void sessions_drain(struct sessions *s);
 
 /* Queue a message; dropped when the session is over. A peer that lets too many wait loses its
  * session. */
