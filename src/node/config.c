@@ -187,6 +187,9 @@ int node_config_parse(int key, const char *argument, const char *program,
     case NODE_KEY_RECORD:
         config->record = argument;
         return 0;
+    case NODE_KEY_METRICS:
+        config->metrics = argument;
+        return take_number(program, "metrics", argument, 0, UINT16_MAX, &config->metrics_port);
     case NODE_KEY_GUARD:
         config->guard = true;
         return 0;
@@ -361,6 +364,7 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"provider", config->provider},
         {"advertise", config->advertise},
         {"record", config->record},
+        {"metrics", config->metrics},
         {"plant", config->plant_text},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && good; i++) {
