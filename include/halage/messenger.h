@@ -26,6 +26,7 @@
 #include "log.h"
 #include "places.h"
 #include "transport.h"
+#include "transport/sealed.h"
 
 struct hlg_messenger;
 
@@ -50,7 +51,18 @@ struct hlg_messenger_config {
 
     /* "host:port", "[v6]:port", ":port" (all addresses), port 0: any; NULL: dial only. */
     const char *listen;
-    hlg_time connect_ns; /* bound of one connect, name look-up included as far as libc lets it be */
+    hlg_time
+        connect_ns; /* bound of one connect, name look-up included as far as libc lets it be; then,
+                            once more, of a connection's handshake or first frame */
+
+    /* [HLG_SEALED_KEY_BYTES] shared by all nodes that are to talk to each other: control frames are then
+       authenticated and encrypted (transport/sealed.h), and limits.message_bytes_max is at least
+       HLG_SEALED_HANDSHAKE_BYTES. NULL: none; then listening on, dialling to, or an endpoint on an
+       address that is not loopback is refused. Copied, and wiped by destroy. */
+    const uint8_t *key;
+    bool allow_unauthenticated; /* without a key, talk to any address all the same */
+    uint32_t
+        waiting_max; /* accepted connections that have not proved themselves: the oldest gives way */
 
     int32_t cpu;           /* that the core thread is pinned to; -1: none */
     hlg_time spin_ns;      /* how long the core thread spins on an idle network before it sleeps */
@@ -76,7 +88,8 @@ struct hlg_messenger_config {
 };
 
 /* Fills in defaults: limits of hlg_limits_default(), no listening, connect 5 s, spin 50 us, sleep
- * 1 ms, counters 20 us, no watchdog, log level info without a log. Role, layout and fabric remain the caller's. */
+ * 1 ms, counters 20 us, no watchdog, log level info without a log, no key, 64 waiting connections. Role,
+ * layout and fabric remain the caller's. */
 void hlg_messenger_config_default(struct hlg_messenger_config *config);
 
 /*
@@ -302,6 +315,26 @@ int hlg_messenger_poll(struct hlg_messenger *m, struct hlg_report *reports, size
  * finds no more reports: call poll until it returns less than its capacity before sleeping. */
 int hlg_messenger_fd(const struct hlg_messenger *m);
 
+/* Why a connection was not let in, or a session with a key ended. */
+enum hlg_refused {
+    HLG_REFUSED_VERSION = 0, /* of the handshake: as enum hlg_sealed_reason, in its order */
+    HLG_REFUSED_PLAIN,
+    HLG_REFUSED_KEY,
+    HLG_REFUSED_ALTERED,
+    HLG_REFUSED_LONG,
+    HLG_REFUSED_IDENTITY,
+    HLG_REFUSED_BY_PEER,
+    HLG_REFUSED_FRAME,   /* no key here, and the first frame was no HELLO */
+    HLG_REFUSED_SILENCE, /* nothing that let it in came within connect_ns */
+    HLG_REFUSED_CROWDED, /* gave way to newer ones: waiting_max */
+    HLG_REFUSED_GONE,    /* ended before it was let in */
+    HLG_REFUSED_ADDRESS, /* dialled, without a key, and not loopback */
+    HLG_REFUSED_KINDS,
+};
+
+/* One word for labels and logs: "crowded". */
+const char *hlg_refused_name(enum hlg_refused refused);
+
 struct hlg_messenger_stats {
     size_t size;
     uint32_t peers_up;
@@ -321,6 +354,7 @@ struct hlg_messenger_stats {
     uint64_t frames_received;
     uint64_t frames_malformed;
     uint64_t sessions_ended;
+    uint64_t peers_refused[HLG_REFUSED_KINDS];
     uint64_t commands_refused;
     uint64_t layers_early; /* see struct hlg_prefill_stats */
     uint64_t layers_late;

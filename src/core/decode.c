@@ -1,3 +1,4 @@
+#include "census.h"
 #include "imm.h"
 #include "owner.h"
 #include "session.h"
@@ -341,8 +342,8 @@ static void complete(struct hlg_decode *d, struct request *r)
 {
     uint32_t index = index_of(d, r);
 
-    stop_receiving(d, r);
     sessions_note(&d->sessions, HLG_NOTE_STEP_WHOLE, HLG_NONE, number_of(d, r), r->bytes, 0);
+    stop_receiving(d, r);
     if (!d->config.flush) {
         ready(d, r);
         return;
@@ -913,7 +914,8 @@ static int dispatch(struct hlg_decode *d, const struct hlg_event *event)
 /* The REQUEST that the last `next` pulled was refused: the peer has not seen it. */
 static void unsent(struct hlg_decode *d, const struct hlg_event *event)
 {
-    if (event->kind != HLG_EVENT_SEND_REFUSED || event->peer.peer != d->sessions.sending) {
+    if (event->kind != HLG_EVENT_SEND_REFUSED || d->sessions.sending == HLG_NONE ||
+        event->peer.peer != d->sessions.sending) {
         return;
     }
     const struct outgoing *out = &d->sessions.out[d->sessions.peers[event->peer.peer].out_head];
@@ -1065,6 +1067,22 @@ enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, u
     const struct request *r = &d->requests[entry->owner];
     *owner = handle_of(d, r);
     return r->state == REQUEST_QUARANTINED ? HLG_PAGE_QUARANTINED : HLG_PAGE_OWNED;
+}
+
+void hlg_decode_census(const struct hlg_decode *d, struct hlg_census *census)
+{
+    *census = (struct hlg_census){
+        .requests = d->open_count,
+        .requests_max = d->config.limits.requests_max,
+        .timers = d->timers.count,
+        .slots = d->slots.capacity - d->slots.free_count - d->slots.poisoned_count,
+        .slots_poisoned = d->slots.poisoned_count,
+        .slots_max = d->slots.capacity,
+        .pages = d->owners.owned_count,
+        .pages_poisoned = d->owners.poisoned_count,
+        .pages_max = d->owners.entry_count,
+    };
+    sessions_census(&d->sessions, census);
 }
 
 static void check_request(const struct hlg_decode *d, const struct request *r)

@@ -1,3 +1,4 @@
+#include "census.h"
 #include "post.h"
 #include <halage/handoff.h>
 
@@ -854,6 +855,26 @@ void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *st
     *stats = p->stats;
     stats->writes_in_flight = p->busy.depth;
     stats->busy_ns = hlg_busy_total(&p->busy, p->sessions.now);
+}
+
+void hlg_prefill_census(const struct hlg_prefill *p, struct hlg_census *census)
+{
+    *census = (struct hlg_census){
+        .requests = p->open_count,
+        .requests_max = p->config.limits.requests_max,
+        .timers = p->timers.count,
+        .ops = p->config.limits.ops_max - p->op_free_count,
+        .ops_max = p->config.limits.ops_max,
+        .blocks = p->blocks.capacity - p->blocks.free_count,
+        .blocks_max = p->blocks.capacity,
+        .chunks = p->config.limits.chunks_max - p->chunk_free_count,
+        .chunks_max = p->config.limits.chunks_max,
+        .forwards_max = p->config.limits.forwards_max,
+    };
+    for (uint32_t i = 0; i < p->layers.forwards_max; i++) {
+        census->forwards += p->layers.forwards[i].number != 0;
+    }
+    sessions_census(&p->sessions, census);
 }
 
 /* ---- check -------------------------------------------------------------------------------- */

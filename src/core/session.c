@@ -1,4 +1,5 @@
 #include "session.h"
+#include "census.h"
 
 #define NOTES_KEPT 256u /* of the ring, for notes that are no steps */
 
@@ -171,7 +172,8 @@ void sessions_begin(struct sessions *s, const struct hlg_event *event)
 {
     HLG_ASSERT(event->now >= s->now);
     s->now = event->now;
-    if (event->kind == HLG_EVENT_SEND_REFUSED && event->peer.peer == s->sending) {
+    if (event->kind == HLG_EVENT_SEND_REFUSED && s->sending != HLG_NONE &&
+        event->peer.peer == s->sending) {
         s->peers[s->sending].send_full = true;
         s->sending = HLG_NONE;
     }
@@ -651,6 +653,16 @@ int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
         return 1;
     }
     return 0;
+}
+
+void sessions_census(const struct sessions *s, struct hlg_census *census)
+{
+    census->sessions_max = s->limits->peers_max;
+    census->messages_max = s->out_max;
+    census->messages = s->out_max - s->out_free_count;
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        census->sessions += s->peers[i].state != SESSION_FREE;
+    }
 }
 
 void sessions_check(const struct sessions *s)

@@ -154,6 +154,9 @@ struct hlg_notice *sessions_notice(struct sessions *s, uint32_t kind, uint32_t p
 void sessions_note(struct sessions *s, uint32_t code, uint32_t peer, uint64_t a, uint64_t b,
                    uint64_t c);
 bool sessions_up(const struct sessions *s, uint32_t peer);
+/* Fills in what of a census is the sessions'. */
+struct hlg_census;
+void sessions_census(const struct sessions *s, struct hlg_census *census);
 void sessions_check(const struct sessions *s);
 
 #endif

@@ -344,6 +344,7 @@ void note_take(void *messenger, const struct hlg_note *note)
         m->metrics.lines_suppressed++;
         return;
     }
+    (void)hlg_note_text(note, line, sizeof line);
     if (suppressed > 0) {
         messenger_log(m, level, "%.*s lines_left_out %" PRIu64, (int)strcspn(line, " "), line,
                       suppressed);

@@ -14,7 +14,7 @@
 #define SLEEP_NS_MIN     20000u
 #define STATS_NS         (10 * HLG_NS_PER_MS)
 #define IDLE_NS_MAX      HLG_NS_PER_S
-#define ACCEPTS_PER_STEP 8u
+#define ACCEPTS_PER_STEP 16u
 /* A busy core thread looks for new connections this often: a look is a call of the system. */
 #define ACCEPT_NS HLG_NS_PER_MS
 /* Endpoints are kept moving this long after the last request; see LINGER_NS in the pump. */
@@ -32,7 +32,7 @@ static bool may_take(const struct hlg_messenger *m)
 
 /* ---- Connections ---- */
 
-static void add_channel(struct hlg_messenger *m, struct hlg_channel *channel, uint32_t connection)
+void progress_let_in(struct hlg_messenger *m, struct hlg_channel *channel, uint32_t connection)
 {
     char name[HLG_TCP_NAME_BYTES];
     uint32_t index = 0;
@@ -75,15 +75,19 @@ static int take_connections(struct hlg_messenger *m, hlg_time now)
         if (hlg_tcp_accept(m->listener, &channel) <= 0) {
             break; /* nobody, or no descriptor free for whoever waits */
         }
-        add_channel(m, channel, 0);
+        lobby_enter(m, channel, 0, now);
         work++;
+        if (i == ACCEPTS_PER_STEP - 1) {
+            m->accept_due = now; /* more may wait, and the system's queue must not fill up */
+        }
     }
     while (may_take(m) && ring_pop(&m->dialled, &result)) {
         work++;
         if (result.error == 0) {
-            add_channel(m, result.channel, result.connection);
+            lobby_enter(m, result.channel, result.connection, now);
             continue;
         }
+        m->stats.peers_refused[HLG_REFUSED_ADDRESS] += result.not_loopback;
         struct hlg_report report = {.kind = HLG_NOTICE_PEER_REFUSED,
                                     .peer = HLG_NONE,
                                     .connection = result.connection,
@@ -93,7 +97,7 @@ static int take_connections(struct hlg_messenger *m, hlg_time now)
                       result.text);
         report_push(m, &report);
     }
-    return work;
+    return work + (may_take(m) ? lobby_step(m, now) : 0);
 }
 
 /* ---- Commands and counter values ---- */
@@ -167,6 +171,7 @@ static void gather_stats(struct hlg_messenger *m)
     m->stats.frames_received = pump->frames_received;
     m->stats.frames_malformed = pump->frames_malformed;
     m->stats.sessions_ended = pump->sessions_ended;
+    lobby_stats(m, &m->stats);
     m->stats.layers_early = pump->layers_early;
     m->stats.layers_late = pump->layers_late;
 }
@@ -201,7 +206,8 @@ static void show_stats(struct hlg_messenger *m, hlg_time now)
 
 static hlg_time sleep_limit(struct hlg_messenger *m, hlg_time now, bool active, hlg_time *backoff)
 {
-    hlg_time due = hlg_pump_deadline(m->pump);
+    hlg_time due =
+        hlg_min_time(hlg_pump_deadline(m->pump), may_take(m) ? lobby_deadline(m) : HLG_TIME_NEVER);
     hlg_time span = due <= now ? 0 : due - now;
 
     if (!active) {
@@ -227,6 +233,9 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
     m->fds[count++] = (struct pollfd){.fd = m->core_bell.fd, .events = POLLIN};
     if (m->listener != NULL && may_take(m)) {
         m->fds[count++] = (struct pollfd){.fd = hlg_tcp_listener_fd(m->listener), .events = POLLIN};
+    }
+    if (may_take(m)) {
+        count += lobby_wait_fds(m, m->fds + count, m->fds_max - count);
     }
     int more = hlg_pump_wait_fds(m->pump, m->fds + count, m->fds_max - count, active);
     if (more < 0) {

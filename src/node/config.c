@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "../cli/options.h"
+#include "key.h"
 
 #include <halage/refusal.h>
 
@@ -67,6 +68,16 @@ static int take_ip(const char *argument, const char *program, const char **ip)
         return options_error(program, "--advertise: '%s': write an IPv4 or IPv6 address", argument);
     }
     *ip = argument;
+    return 0;
+}
+
+static int take_key(const char *argument, const char *program, struct node_config *config)
+{
+    char text[512];
+    if (node_key_read(argument, config->key, text, sizeof text) != 0) {
+        return options_error(program, "--key-file: %s", text);
+    }
+    config->key_file = argument;
     return 0;
 }
 
@@ -190,6 +201,11 @@ int node_config_parse(int key, const char *argument, const char *program,
     case NODE_KEY_METRICS:
         config->metrics = argument;
         return take_number(program, "metrics", argument, 0, UINT16_MAX, &config->metrics_port);
+    case NODE_KEY_KEY_FILE:
+        return take_key(argument, program, config);
+    case NODE_KEY_INSECURE:
+        config->insecure = true;
+        return 0;
     case NODE_KEY_GUARD:
         config->guard = true;
         return 0;
@@ -363,6 +379,7 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"layout", model->arrangement == TLM_NHD ? "nhd" : "hnd"},
         {"provider", config->provider},
         {"advertise", config->advertise},
+        {"key-file", config->key_file},
         {"record", config->record},
         {"metrics", config->metrics},
         {"plant", config->plant_text},
@@ -373,7 +390,8 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
             count += good ? 1 : 0;
         }
     }
-    const char *const flags[] = {config->guard ? "--guard" : NULL,
+    const char *const flags[] = {config->insecure ? "--insecure" : NULL,
+                                 config->guard ? "--guard" : NULL,
                                  config->redial ? "--redial" : NULL};
     for (size_t i = 0; i < sizeof flags / sizeof flags[0] && good; i++) {
         if (flags[i] != NULL) {

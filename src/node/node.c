@@ -322,6 +322,8 @@ static int open_messenger(struct node *node)
     node_fingerprint(&node->options.config.model, config.fingerprint);
     config.fabric = node->fabric;
     config.listen = node->role == HLG_ROLE_PREFILL ? node->options.address : NULL;
+    config.key = node->options.config.key_file != NULL ? node->options.config.key : NULL;
+    config.allow_unauthenticated = node->options.config.insecure;
     config.log = take_log;
     config.log_context = node;
     /* A planted stop goes by lines that nobody sees. */
@@ -336,10 +338,11 @@ static int open_messenger(struct node *node)
         }
         config.record = record;
     }
-    if (hlg_messenger_create(&config, &node->messenger, text, sizeof text) != 0) {
+    const int made = hlg_messenger_create(&config, &node->messenger, text, sizeof text);
+    if (made != 0) {
         node->messenger = NULL;
         node_say(node, "%s", text);
-        return CLI_FAILED;
+        return made == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
     }
     int status = add_memory(node);
     if (status == 0) {
@@ -348,7 +351,7 @@ static int open_messenger(struct node *node)
     if (status != 0) {
         node_say(node, "the messenger does not start: %s (%s)",
                  hlg_messenger_error(node->messenger), hlg_error_text(status));
-        return CLI_FAILED;
+        return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
     }
     return CLI_DONE;
 }

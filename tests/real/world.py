@@ -76,6 +76,9 @@ class World:
         self.provider, self.seed = provider, seed
         self.due = time.monotonic() + LIMIT
         self.directory = tempfile.TemporaryDirectory()
+        self.key = pathlib.Path(self.directory.name) / "key"
+        self.key.touch(mode=0o600)
+        self.key.write_bytes(subprocess.run([HALAGE, "key"], check=True, capture_output=True).stdout)
         self.nodes = []
         self.seen = set()  # every process that was ever found
         # Ranges of ports that no other run has: below the ephemeral ones, by the process number.
@@ -193,6 +196,7 @@ class Prefill(Node):
                  netns=None, **options):
         """number: of the node's identity, and of its ports."""
         words = ["prefill", f"--listen={host}:{port}", f"--provider={world.provider}",
+                 f"--key-file={world.key}",
                  f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}", f"--seed={world.seed}",
                  f"--data-port={world.data_port + 20 * number}"]
         words += [f"--plant=stop:{stop}"] if stop else []
@@ -230,6 +234,7 @@ class Decode(Node):
         self.json = pathlib.Path(world.directory.name) / f"{title}.json"
         self.requests = requests
         words = ["decode", f"--connect={connect}", f"--provider={world.provider}", "--redial",
+                 f"--key-file={world.key}",
                  "--guard", f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}",
                  f"--data-port={world.data_port + 20 * (number - 8)}", f"--requests={requests}",
                  f"--json={self.json}", f"--seed={world.seed}", "--arrivals=trace",

@@ -65,10 +65,17 @@ static void events_of_peers_that_do_not_exist_change_nothing(void **state)
     static const uint32_t kinds[] = {HLG_EVENT_CHANNEL_UP, HLG_EVENT_PEER_OPENED,
                                      HLG_EVENT_PEER_DOWN, HLG_EVENT_DISCONNECT,
                                      HLG_EVENT_PEER_CLOSED};
+    static const uint32_t channel_kinds[] = {HLG_EVENT_SEND_REFUSED, HLG_EVENT_SEND_ROOM};
     struct pair *p = open_simple();
 
     (void)state;
     for (uint32_t side = 0; side < 2; side++) {
+        for (size_t i = 0; i < sizeof channel_kinds / sizeof channel_kinds[0]; i++) {
+            struct hlg_event event = {.kind = channel_kinds[i], .peer = {.peer = 3}};
+            assert_int_equal(pair_feed(p, side, &event), 0);
+            event.peer.peer = HLG_NONE; /* which "nothing was pulled" is called too */
+            assert_int_equal(pair_feed(p, side, &event), 0);
+        }
         for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
             struct hlg_event event = {.kind = kinds[i], .peer = {.peer = 3}};
             assert_true(pair_feed(p, side, &event) < 0);

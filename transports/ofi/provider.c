@@ -25,7 +25,15 @@ static const struct ofi_provider table[] = {
      .domains_max = 8,
      .measured = true,
      .placed = true,
+     .by_name_only = true,
      .warning = "shm reaches this machine only, and writes to a killed peer may hang for ever"},
+    {.name = "sockets",
+     .domains_max = 64,
+     .measured = true,
+     .placed = true,
+     .binds_to_ip = true,
+     .by_name_only = true,
+     .warning = "sockets is libfabric's slow emulation, kept for tests: a provider that is deprecated"},
 };
 
 /* Shrink tcp;ofi_rxm endpoints from 70 MB to 3 MB, keep verbs from holding closed registrations

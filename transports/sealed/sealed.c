@@ -293,34 +293,49 @@ static int on_frame(struct sealed *s, const uint8_t *frame, uint32_t bytes, cons
     return 1;
 }
 
+/* Take one frame of the channel below. Returns whether there is one; when it is over, so are we. */
+static bool take(struct sealed *s, const uint8_t **frame, uint32_t *bytes)
+{
+    const int got = s->below->ops->receive(s->below, frame, bytes);
+
+    if (got >= 0) {
+        return got == 1;
+    }
+    if (got == -HLG_EPROTO && s->step == AWAIT_GREETING) {
+        refuse(s, HLG_SEALED_PLAIN); /* longer than a greeting: a HELLO, or nothing of ours */
+    } else {
+        end(s, got == -HLG_EPROTO ? HLG_SEALED_LONG : HLG_SEALED_NONE);
+    }
+    return false;
+}
+
+/* Until the handshake is over, or nothing more has come. */
+static void shake(struct sealed *s)
+{
+    const uint8_t *frame = NULL;
+    uint32_t bytes = 0;
+
+    say(s);
+    while ((s->step == AWAIT_GREETING || s->step == AWAIT_PROOF) && take(s, &frame, &bytes)) {
+        if (s->step == AWAIT_GREETING) {
+            on_greeting(s, frame, bytes);
+        } else {
+            on_proof(s, frame, bytes);
+        }
+    }
+}
+
 static int sealed_receive(struct hlg_channel *c, const uint8_t **frame, uint32_t *bytes)
 {
     struct sealed *s = sealed_of(c);
+    const uint8_t *outer = NULL;
+    uint32_t outer_bytes = 0;
 
-    say(s);
-    while (s->step != OVER) {
-        const uint8_t *outer = NULL;
-        uint32_t outer_bytes = 0;
-        const int got = s->below->ops->receive(s->below, &outer, &outer_bytes);
-        if (got == 0) {
-            return 0;
-        }
-        if (got < 0) {
-            const bool greeting = s->step == AWAIT_GREETING && got == -HLG_EPROTO;
-            if (greeting) {
-                refuse(s, HLG_SEALED_LONG);
-            } else {
-                end(s, got == -HLG_EPROTO ? HLG_SEALED_LONG : HLG_SEALED_NONE);
-            }
-        } else if (s->step == AWAIT_GREETING) {
-            on_greeting(s, outer, outer_bytes);
-        } else if (s->step == AWAIT_PROOF) {
-            on_proof(s, outer, outer_bytes);
-        } else {
-            return on_frame(s, outer, outer_bytes, frame, bytes);
-        }
+    shake(s);
+    if (s->step == OPEN && take(s, &outer, &outer_bytes)) {
+        return on_frame(s, outer, outer_bytes, frame, bytes);
     }
-    return over(s);
+    return s->step == OVER ? over(s) : 0;
 }
 
 static int sealed_wait_fd(struct hlg_channel *c, short *events)
@@ -408,6 +423,26 @@ int hlg_sealed_open(const struct hlg_sealed_config *config, struct hlg_channel *
     }
     *sealed = &s->channel;
     return 0;
+}
+
+enum hlg_sealed_state hlg_sealed_shake(struct hlg_channel *sealed)
+{
+    HLG_ASSERT(sealed->ops == &sealed_ops);
+    shake(sealed_of(sealed));
+    return hlg_sealed_state(sealed, NULL);
+}
+
+bool hlg_sealed_is_greeting(const uint8_t *frame, uint32_t bytes)
+{
+    uint32_t version = 0;
+    uint32_t kind = 0;
+    uint32_t length = 0;
+
+    if (bytes < HLG_WIRE_HEADER_BYTES) {
+        return false;
+    }
+    sealed_get_header(frame, &version, &kind, &length);
+    return kind == SEALED_GREETING;
 }
 
 enum hlg_sealed_state hlg_sealed_state(const struct hlg_channel *sealed,

@@ -16,7 +16,8 @@
 
 #include "channel.h"
 
-#define BACKLOG 128
+/* Connections that the system holds until we look, at most every millisecond or so. */
+#define BACKLOG 1024
 
 /* A peer that vanished without a word is found by the system after some 20 s even when the lease of
  * the session is long: 10 s of silence, then 5 probes 2 s apart; 20 s for sent data. */

@@ -15,7 +15,7 @@
 /* Numbers that are 0 take their defaults. Read during hlg_ofi_open, not kept. */
 struct hlg_ofi_config {
     /* "auto", "tcp" (native RDM over TCP, which libfabric calls net before 1.18), or libfabric's own
-     * name: net, tcp;ofi_rxm, shm, verbs;ofi_rxm, efa. NULL: auto. */
+     * name: net, tcp;ofi_rxm, shm, sockets, verbs;ofi_rxm, efa. NULL: auto. */
     const char *provider;
     const char *node;    /* IP address to bind to, if not shm or efa; NULL: 127.0.0.1 where
                                  one is needed */

@@ -66,6 +66,13 @@ struct hlg_sealed_config {
 int hlg_sealed_open(const struct hlg_sealed_config *config, struct hlg_channel *below,
                     struct hlg_channel **sealed);
 
+/* Move the handshake on as far as it goes without waiting, and take nothing that comes after it. Returns
+ * the state. Who does not call this leaves it to receive. */
+enum hlg_sealed_state hlg_sealed_shake(struct hlg_channel *sealed);
+
+/* Whether a frame is a greeting: for who has no key, and wants to say so. */
+bool hlg_sealed_is_greeting(const uint8_t *frame, uint32_t bytes);
+
 /* State of a channel that hlg_sealed_open() made, as of its last receive. *reason, unless NULL: why it is
  * OVER (NONE: the channel below ended). */
 enum hlg_sealed_state hlg_sealed_state(const struct hlg_channel *sealed,
