@@ -1148,7 +1148,7 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
 
 hlg_time hlg_decode_deadline(const struct hlg_decode *d)
 {
-    return hlg_min_time(d->sessions.deadline, timers_next(&d->timers));
+    return hlg_min_time(timers_next(&d->sessions.due), timers_next(&d->timers));
 }
 
 uint32_t hlg_decode_open(const struct hlg_decode *d)

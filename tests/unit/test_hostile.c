@@ -603,7 +603,7 @@ static uint32_t draw_frame(struct hostile_world *w, struct hlg_rng *rng, uint32_
     } else if (message.kind == HLG_MESSAGE_REQUEST) {
         hostile_request(number, (uint32_t)hlg_rng_below(rng, HOSTILE_PAGES - 3), &message);
     } else if (message.kind == HLG_MESSAGE_CREDIT) {
-        message.credit = (struct hlg_credit){1, &entry};
+        message.credit = (struct hlg_credit){.count = 1, .entries = &entry};
     } else if (message.kind != HLG_MESSAGE_BYE) {
         message.answer.number = number - hlg_min_u64(number - 1, hlg_rng_below(rng, 64));
         message.answer.incarnation = 7;
