@@ -887,7 +887,8 @@ static int dispatch(struct hlg_prefill *p, const struct hlg_event *event)
 /* The CREDIT that the last `next` pulled was refused, and is still queued. */
 static void unsent(struct hlg_prefill *p, const struct hlg_event *event)
 {
-    if (event->kind == HLG_EVENT_SEND_REFUSED && event->peer.peer == p->sessions.sending) {
+    if (event->kind == HLG_EVENT_SEND_REFUSED && p->sessions.sending != HLG_NONE &&
+        event->peer.peer == p->sessions.sending) {
         const struct session *peer = &p->sessions.peers[event->peer.peer];
         bool credit = p->sessions.out[peer->out_head].kind == HLG_MESSAGE_CREDIT;
         p->ledgers[event->peer.peer].queued = p->ledgers[event->peer.peer].queued || credit;

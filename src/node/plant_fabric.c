@@ -97,6 +97,7 @@ static int64_t write_pieces(struct hlg_transport *t, const struct hlg_paged_writ
 {
     struct plant_transport *p = self(t);
     if (!is_planted(p, write)) {
+        plant_stop_at(p->fabric->node, "writing");
         const int64_t taken = p->below->ops->write(p->below, write);
         if (taken > 0) {
             plant_stop_at(p->fabric->node, "write");

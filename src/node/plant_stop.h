@@ -5,7 +5,7 @@
  *
  * Steps are the first words of the messenger's log lines, so the notes of the core (docs/protocol.md,
  * src/core/note.h: greeted, requested, first_posted, first_piece, ...), and what passes the transport:
- * peer_open, write (some pieces were taken), imm, done, close (before the endpoint is closed).
+ * peer_open, writing (before pieces are offered), write (some were taken), imm, done, close (before the endpoint is closed).
  */
 #ifndef HALAGE_NODE_PLANT_STOP_H
 #define HALAGE_NODE_PLANT_STOP_H

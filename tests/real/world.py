@@ -14,11 +14,23 @@ import tempfile
 import threading
 import time
 
-BIN = pathlib.Path(os.environ["HALAGE_BIN_DIR"])
+BIN = pathlib.Path(os.environ.get("HALAGE_BIN_DIR") or
+                   pathlib.Path(__file__).resolve().parents[2] / "build/dev/bin")
 HALAGE = BIN / "halage"
+SUPPORT = pathlib.Path(__file__).resolve().parents[1] / "support"
+# What libfabric's providers leak and race on is not ours: see the files.
+ENVIRONMENT = {
+    **os.environ,
+    "LSAN_OPTIONS": f"suppressions={SUPPORT}/lsan.supp:print_suppressions=0",
+    "TSAN_OPTIONS": f"suppressions={SUPPORT}/tsan.supp:halt_on_error=0:exitcode=66",
+}
 LEASE = 0.6
 ASLEEP = 2.5 * LEASE  # longer than any lease
 LIMIT = 15.0          # of a whole run
+# Sanitizers take five to ten times as long: fewer requests then, over the same time.
+SANITIZED = BIN.parent.name in ("asan", "tsan")
+# A small model: what is tested is the messenger, and a sanitizer makes all of it slow.
+MODEL = ["--layers=3", "--hidden=32", "--kv-heads=2"]
 
 
 class Failure(Exception):
@@ -130,7 +142,8 @@ class Node:
         enter = ["ip", "netns", "exec", netns] if netns else []
         self.process = subprocess.Popen(
             [*enter, HALAGE, "node", *map(str, words)], cwd=world.directory.name,
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace")
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+            env=ENVIRONMENT)
         self.reader = threading.Thread(target=self._read, daemon=True)
         self.reader.start()
         world.nodes.append(self)
@@ -198,7 +211,7 @@ class Prefill(Node):
         words = ["prefill", f"--listen={host}:{port}", f"--provider={world.provider}",
                  f"--key-file={world.key}",
                  f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}", f"--seed={world.seed}",
-                 f"--data-port={world.data_port + 20 * number}"]
+                 f"--data-port={world.data_port + 20 * number}", *MODEL]
         words += [f"--plant=stop:{stop}"] if stop else []
         words += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         super().__init__(world, title, words, netns)
@@ -228,17 +241,17 @@ class Prefill(Node):
 class Decode(Node):
     """The decode node, with the command that feeds it and verifies what it makes."""
 
-    def __init__(self, world, connect, title="decode", number=11, requests=40, span=1.0, stop=None,
+    def __init__(self, world, connect, title="decode", number=11, requests=30, span=1.0, stop=None,
                  netns=None, **options):
         """requests come evenly over `span` seconds."""
         self.json = pathlib.Path(world.directory.name) / f"{title}.json"
-        self.requests = requests
+        self.requests = requests = (requests + 1) // 2 if SANITIZED else requests
         words = ["decode", f"--connect={connect}", f"--provider={world.provider}", "--redial",
                  f"--key-file={world.key}",
                  "--guard", f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}",
                  f"--data-port={world.data_port + 20 * (number - 8)}", f"--requests={requests}",
                  f"--json={self.json}", f"--seed={world.seed}", "--arrivals=trace",
-                 f"--trace={self._trace(world, title, requests, span)}"]
+                 f"--trace={self._trace(world, title, requests, span)}", *MODEL]
         words += [f"--plant=stop:{stop}"] if stop else []
         words += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         super().__init__(world, title, words, netns)
@@ -249,7 +262,7 @@ class Decode(Node):
         for i in range(requests):
             draw = (draw * 6364136223846793005 + 1442695040888963407) % 2**64
             at = i * span / requests
-            rows.append(f"2023-11-16 18:00:{at:010.7f},{2 + (draw >> 33) % 250},{1 + (draw >> 50) % 12}")
+            rows.append(f"2023-11-16 18:00:{at:010.7f},{2 + (draw >> 33) % 200},{1 + (draw >> 50) % 6}")
         path.write_text("\n".join(rows) + "\n")
         return path
 
@@ -284,8 +297,8 @@ class Decode(Node):
         if self.json.exists():  # not where it was not up yet
             expect(self.values()["mismatched"] == 0, f"{self.title}: wrong tokens\n{self.text()}")
 
-    def again(self):
-        return sum(node["requests_again"] for node in self.values()["nodes"])
-
-    def redials(self):
-        return sum(node["redials"] for node in self.values()["nodes"])
+    def expect_dialled_again(self):
+        """Or the scenario would show nothing."""
+        redials = sum(node["redials"] for node in self.values()["nodes"])
+        expect(redials >= 1 or "it is dialled again" in self.text(),
+               f"there was no second session\n{self.world.logs()}")
