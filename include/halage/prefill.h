@@ -63,6 +63,7 @@ struct hlg_prefill_stats {
     struct hlg_histogram done_ns;     /* lag until the last piece completed */
     /* of requests that were SENT: from the first piece taken to the last one completed */
     struct hlg_histogram transfer_ns;
+    uint64_t beyond_grant; /* REQUESTs rejected because their peer's grant was used up */
 };
 void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *stats);
 

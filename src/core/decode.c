@@ -1,4 +1,5 @@
 #include "census.h"
+#include "credit.h"
 #include "imm.h"
 #include "owner.h"
 #include "session.h"
@@ -67,6 +68,7 @@ struct hlg_decode {
     struct sessions sessions;
     struct owners owners;
     struct slots slots;
+    struct credits credits;
     struct timers timers; /* by request: its deadline; QUARANTINED: wait for FENCED */
     struct request *requests;
     uint32_t free_head;
@@ -99,6 +101,7 @@ static void lay_out(struct hlg_decode *d, struct carve *c, const struct hlg_deco
     sessions_init(&d->sessions, c, &session);
     owners_init(&d->owners, c, &d->config.layout);
     slots_init(&d->slots, c, slots);
+    credits_init(&d->credits, c, limits->peers_max, slots);
     timers_init(&d->timers, c, limits->requests_max);
     d->requests = carve_array(c, limits->requests_max, sizeof *d->requests);
     d->free_next = carve_array(c, limits->requests_max, sizeof *d->free_next);
@@ -272,6 +275,62 @@ static void send_answer(struct hlg_decode *d, const struct source *source, uint3
     sessions_send(&d->sessions, source->peer, &out);
 }
 
+/* ---- credit ------------------------------------------------------------------------------- */
+
+static struct hlg_load cost_of(const struct hlg_decode *d, const struct request *r)
+{
+    return load_of(r->groups, d->config.layout.group_count, r->prompt_bytes);
+}
+
+/* Queue the REQUESTs at the head of a peer's line that its grant covers now. */
+static void release_waiting(struct hlg_decode *d, uint32_t peer)
+{
+    struct purse *purse = &d->credits.purses[peer];
+
+    while (purse->head != HLG_NONE && sessions_up(&d->sessions, peer)) {
+        uint32_t index = purse->head;
+        const struct slot *slot = &d->slots.slots[index];
+        struct hlg_load cost = cost_of(d, &d->requests[slot->request]);
+        if (!credits_cover(&d->credits, peer, &d->sessions.peers[peer].grant, &cost)) {
+            return;
+        }
+        credits_drop(&d->credits, peer, index);
+        load_add(&purse->charged, &cost);
+        sessions_send(&d->sessions, peer,
+                      &(struct outgoing){.kind = HLG_MESSAGE_REQUEST,
+                                         .slot = index,
+                                         .load = cost,
+                                         .answer = {.number = slot->number}});
+    }
+}
+
+/* The request needs its waiting REQUESTs no more; those behind them may go. */
+static void drop_waiting(struct hlg_decode *d, const struct request *r)
+{
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        const struct source *source = &r->sources[i];
+        if (d->credits.waits[source->slot]) {
+            credits_drop(&d->credits, source->peer, source->slot);
+            release_waiting(d, source->peer);
+        }
+    }
+}
+
+static int on_credit(struct hlg_decode *d, uint32_t peer, const struct hlg_credit *credit)
+{
+    const struct hlg_load *finished = &credit->finished;
+
+    if (credit->count != 0 || credits_return(&d->credits, peer, finished) != 0) {
+        sessions_note(&d->sessions, HLG_NOTE_GRANT_BACKWARD, peer, finished->requests,
+                      finished->pages, finished->prompt_bytes);
+        return -HLG_EPROTO;
+    }
+    release_waiting(d, peer);
+    return 0;
+}
+
+/* ---- ends --------------------------------------------------------------------------------- */
+
 /* Leave the list of requests that wait for a FLUSH. */
 static void unlist_flush(struct hlg_decode *d, struct request *r)
 {
@@ -314,6 +373,7 @@ static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason
     }
     stop_receiving(d, r);
     d->quarantined += r->pages;
+    drop_waiting(d, r);
     r->state = REQUEST_QUARANTINED;
     r->reason = (uint32_t)reason;
     notice(d, r, HLG_NOTICE_FAILED)->retry_after_ns = retry_after_ns;
@@ -342,6 +402,7 @@ static void complete(struct hlg_decode *d, struct request *r)
 {
     uint32_t index = index_of(d, r);
 
+    drop_waiting(d, r);
     sessions_note(&d->sessions, HLG_NOTE_STEP_WHOLE, HLG_NONE, number_of(d, r), r->bytes, 0);
     stop_receiving(d, r);
     if (!d->config.flush) {
@@ -402,8 +463,16 @@ static int check_submit(const struct hlg_decode *d, const struct hlg_event_submi
     return 0;
 }
 
-/* Whether its REQUESTs fit into frames: one that does not would end the session that it goes to. */
-static bool fits_frame(const struct hlg_decode *d, const struct hlg_event_submit *e)
+static int too_large(struct hlg_decode *d, uint32_t peer, enum note_size what, uint64_t asked,
+                     uint64_t most)
+{
+    sessions_note(&d->sessions, HLG_NOTE_SUBMIT_TOO_LARGE, peer, (uint64_t)what, asked, most);
+    return -HLG_ELIMIT;
+}
+
+/* Whether its REQUESTs can ever go: fit into frames, and into what each peer takes and grants. One that
+ * does not would wait for its end, or end the session that it goes to. */
+static int check_sizes(struct hlg_decode *d, const struct hlg_event_submit *e)
 {
     struct hlg_message m = {.kind = HLG_MESSAGE_REQUEST,
                             .request = {.prompt_bytes = e->prompt_bytes,
@@ -415,10 +484,29 @@ static bool fits_frame(const struct hlg_decode *d, const struct hlg_event_submit
         pages += e->groups[g].count;
     }
     if (pages > HLG_TOKENS_MAX) {
-        return false;
+        return too_large(d, HLG_NONE, NOTE_SIZE_PAGES, pages, HLG_TOKENS_MAX);
     }
     memcpy(m.request.groups, e->groups, sizeof m.request.groups);
-    return hlg_wire_bytes(&m) <= d->config.limits.message_bytes_max;
+    uint64_t bytes = hlg_wire_bytes(&m);
+    for (uint32_t i = 0; i < e->source_count; i++) {
+        const struct session *peer = &d->sessions.peers[e->peers[i]];
+        uint32_t frame = hlg_min_u32(d->config.limits.message_bytes_max, peer->message_bytes_max);
+        if (bytes > frame) {
+            return too_large(d, e->peers[i], NOTE_SIZE_FRAME, bytes, frame);
+        }
+        if (e->prompt_bytes > peer->prompt_bytes_max) {
+            return too_large(d, e->peers[i], NOTE_SIZE_PROMPT, e->prompt_bytes,
+                             peer->prompt_bytes_max);
+        }
+        if (pages > peer->grant.pages) {
+            return too_large(d, e->peers[i], NOTE_SIZE_PAGES, pages, peer->grant.pages);
+        }
+        if (e->prompt_bytes > peer->grant.prompt_bytes) {
+            return too_large(d, e->peers[i], NOTE_SIZE_PROMPT_GRANT, e->prompt_bytes,
+                             peer->grant.prompt_bytes);
+        }
+    }
+    return 0;
 }
 
 static int check_peers(const struct hlg_decode *d, const struct hlg_event_submit *e)
@@ -483,11 +571,13 @@ static void add_sources(struct hlg_decode *d, struct request *r, const struct hl
         r->bytes += planned_bytes(&peer->plan, offset, pages);
     }
     for (uint32_t i = 0; i < e->source_count; i++) {
-        sessions_send(
-            &d->sessions, e->peers[i],
-            &(struct outgoing){.kind = HLG_MESSAGE_REQUEST,
-                               .slot = r->sources[i].slot,
-                               .answer = {.number = d->slots.slots[r->sources[i].slot].number}});
+        uint32_t slot = r->sources[i].slot;
+        credits_wait(&d->credits, e->peers[i], slot);
+        release_waiting(d, e->peers[i]);
+        if (d->credits.waits[slot]) {
+            sessions_note(&d->sessions, HLG_NOTE_STEP_REQUEST_WAITS, e->peers[i],
+                          d->slots.slots[slot].number, 0, 0);
+        }
     }
 }
 
@@ -514,8 +604,8 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
     }
     bool needs = hlg_handoff_needs_prefill(&d->config.layout, e->tokens, asked);
     error = needs ? check_peers(d, e) : 0;
-    if (error == 0 && needs && !fits_frame(d, e)) {
-        error = -HLG_EINVAL;
+    if (error == 0 && needs) {
+        error = check_sizes(d, e);
     }
     if (error != 0) {
         return error;
@@ -576,7 +666,7 @@ static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
 {
     uint32_t peer = credited_peer(d, e);
 
-    if (peer == HLG_NONE) {
+    if (peer == HLG_NONE || d->sessions.peers[peer].domain != e->domain) {
         return;
     }
     HLG_ASSERT(e->rail < d->config.rails && e->lane < d->rails / d->config.rails);
@@ -632,6 +722,17 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     }
 }
 
+/* Whether an immediate came over the fence domain of whoever writes for this slot. Others that hold keys can
+ * make a slot up, but only over their own domain's endpoints. */
+static bool came_home(const struct hlg_decode *d, const struct slot *slot,
+                      const struct hlg_event_imm *e)
+{
+    const struct session *session =
+        session_of(d, &d->requests[slot->request].sources[slot->source]);
+
+    return session == NULL || session->domain == e->domain;
+}
+
 static int on_imm(struct hlg_decode *d, const struct hlg_event_imm *e)
 {
     uint32_t index = hlg_imm_slot(e->imm);
@@ -647,6 +748,10 @@ static int on_imm(struct hlg_decode *d, const struct hlg_event_imm *e)
     struct slot *slot = &d->slots.slots[index];
     if (slot->state != SLOT_OPEN || slot->generation != hlg_imm_generation(e->imm)) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_STALE, HLG_NONE, e->imm, e->pieces, 0);
+        return 0;
+    }
+    if (!came_home(d, slot, e)) {
+        sessions_note(&d->sessions, HLG_NOTE_IMM_UNKNOWN, HLG_NONE, e->imm, e->pieces, 0);
         return 0;
     }
     if (e->pieces > 0) {
@@ -750,6 +855,11 @@ static int on_message(struct hlg_decode *d, const struct hlg_event_peer *e)
     case HLG_MESSAGE_FAILED:
         on_answer(d, e->peer, e->message->kind, &e->message->answer);
         return 0;
+    case HLG_MESSAGE_CREDIT:
+        if (on_credit(d, e->peer, &e->message->credit) != 0) {
+            sessions_end(&d->sessions, e->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        }
+        return 0;
     case HLG_MESSAGE_HELLO:
     case HLG_MESSAGE_HEARTBEAT:
     case HLG_MESSAGE_DRAIN:
@@ -757,7 +867,6 @@ static int on_message(struct hlg_decode *d, const struct hlg_event_peer *e)
         hlg_unreachable(); /* the sessions took it */
     case HLG_MESSAGE_REQUEST:
     case HLG_MESSAGE_CANCEL:
-    case HLG_MESSAGE_CREDIT:
         break; /* a prefiller does not send these */
     }
     sessions_note(&d->sessions, HLG_NOTE_MESSAGE_UNEXPECTED, e->peer, e->message->kind, 0, 0);
@@ -805,6 +914,7 @@ static int on_closed(struct hlg_decode *d, const struct hlg_event_peer *e)
         return error;
     }
     for_each_source(d, e->peer, true, e->status);
+    credits_forget(&d->credits, e->peer);
     memset(&d->taken[e->peer * d->rails], 0, d->rails * sizeof *d->taken);
     d->credit_waits[e->peer] = false;
     return 0;
@@ -911,7 +1021,7 @@ static int dispatch(struct hlg_decode *d, const struct hlg_event *event)
     return -HLG_EINVAL;
 }
 
-/* The REQUEST that the last `next` pulled was refused: the peer has not seen it. */
+/* What the last `next` pulled was refused: the peer has not seen it, and it is still queued. */
 static void unsent(struct hlg_decode *d, const struct hlg_event *event)
 {
     if (event->kind != HLG_EVENT_SEND_REFUSED || d->sessions.sending == HLG_NONE ||
@@ -919,10 +1029,14 @@ static void unsent(struct hlg_decode *d, const struct hlg_event *event)
         return;
     }
     const struct outgoing *out = &d->sessions.out[d->sessions.peers[event->peer.peer].out_head];
+    if (out->kind == HLG_MESSAGE_CREDIT) {
+        d->credit_waits[event->peer.peer] = true;
+    }
     if (out->kind == HLG_MESSAGE_REQUEST) {
         const struct slot *slot = &d->slots.slots[out->slot];
         struct request *r = &d->requests[slot->request];
         r->sources[slot->source].sent = false;
+        load_subtract(&d->credits.purses[event->peer.peer].sent, &out->load);
         if (r->state == REQUEST_SENT) {
             r->state = REQUEST_PLANNED;
         }
@@ -976,6 +1090,7 @@ static bool fill_request(struct hlg_decode *d, const struct outgoing *out,
     memcpy(m->groups, r->groups, sizeof m->groups);
     memcpy(m->id, r->id, r->id_bytes);
     source->sent = true;
+    load_add(&d->credits.purses[source->peer].sent, &out->load);
     bool all_sent = true;
     for (uint32_t i = 0; i < r->source_count; i++) {
         all_sent = all_sent && r->sources[i].sent;
@@ -1012,7 +1127,9 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
             fill_credit(d, action->send.peer, &action->send.message.credit);
         } else if (out->kind == HLG_MESSAGE_REQUEST &&
                    !fill_request(d, out, &action->send.message.request)) {
+            load_subtract(&d->credits.purses[action->send.peer].charged, &out->load);
             sessions_unsend(&d->sessions);
+            release_waiting(d, action->send.peer);
             continue;
         }
         return 1;
@@ -1031,7 +1148,7 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
 
 hlg_time hlg_decode_deadline(const struct hlg_decode *d)
 {
-    return hlg_min_time(d->sessions.deadline, timers_next(&d->timers));
+    return hlg_min_time(timers_next(&d->sessions.due), timers_next(&d->timers));
 }
 
 uint32_t hlg_decode_open(const struct hlg_decode *d)
@@ -1097,6 +1214,8 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
         HLG_ASSERT(slot->source == i);
         HLG_ASSERT(r->state == REQUEST_QUARANTINED || r->state == REQUEST_READY ||
                    slot->counted <= slot->expected);
+        HLG_ASSERT(!d->credits.waits[source->slot] ||
+                   (!source->sent && r->state == REQUEST_PLANNED));
         unfenced += !source->fenced && !source->lost;
         sent += source->sent;
     }
@@ -1108,6 +1227,39 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
     HLG_ASSERT(!r->receiving || (r->state <= REQUEST_RECEIVING && !whole));
     HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0);
     HLG_ASSERT((r->reason != HLG_REASON_NONE) == (r->state == REQUEST_QUARANTINED));
+}
+
+/* What is charged and not sent is in the outbox, and who waits for credit waits at its own peer. */
+static void check_credits(const struct hlg_decode *d)
+{
+    uint32_t listed = 0;
+
+    for (uint32_t i = 0; i < d->config.limits.peers_max; i++) {
+        const struct purse *purse = &d->credits.purses[i];
+        struct hlg_load queued = purse->charged;
+        for (uint32_t s = purse->head; s != HLG_NONE; s = d->credits.next[s]) {
+            const struct slot *slot = &d->slots.slots[s];
+            HLG_ASSERT(slot->state == SLOT_OPEN && d->credits.waits[s]);
+            HLG_ASSERT(d->requests[slot->request].sources[slot->source].peer == i);
+            listed++;
+        }
+        load_subtract(&queued, &purse->sent);
+        HLG_ASSERT(load_within(&purse->returned, &purse->sent));
+        for (uint32_t o = d->sessions.peers[i].out_head;
+             o != HLG_NONE && d->sessions.peers[i].state == SESSION_UP;
+             o = d->sessions.out[o].next) {
+            const struct outgoing *out = &d->sessions.out[o];
+            bool pulled = d->sessions.sending == i && o == d->sessions.peers[i].out_head;
+            if (out->kind == HLG_MESSAGE_REQUEST && !pulled) {
+                load_subtract(&queued, &out->load);
+            }
+        }
+        HLG_ASSERT(queued.requests == 0 || d->sessions.peers[i].state != SESSION_UP);
+    }
+    for (uint32_t i = 0; i < d->slots.capacity; i++) {
+        listed -= d->credits.waits[i];
+    }
+    HLG_ASSERT(listed == 0);
 }
 
 int hlg_decode_check(const struct hlg_decode *d)
@@ -1122,6 +1274,7 @@ int hlg_decode_check(const struct hlg_decode *d)
     owners_check(&d->owners);
     slots_check(&d->slots);
     timers_check(&d->timers);
+    check_credits(d);
     for (uint32_t i = 0; i < d->config.limits.requests_max; i++) {
         const struct request *r = &d->requests[i];
         if (r->state == REQUEST_FREE) {

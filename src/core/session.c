@@ -1,13 +1,28 @@
 #include "session.h"
 #include "census.h"
 
-#define NOTES_KEPT 256u /* of the ring, for notes that are no steps */
+#define OUT_RESERVE_PERCENT 50u  /* of the outbox, in equal parts for each peer */
+#define NOTES_KEPT          256u /* of the ring, for notes that are no steps */
 
 static void free_outgoing(struct sessions *s, uint32_t index)
 {
     s->out[index].next = s->out_free;
     s->out_free = index;
     s->out_free_count++;
+}
+
+static uint32_t index_of(const struct sessions *s, const struct session *peer)
+{
+    return (uint32_t)(peer - s->peers);
+}
+
+/* An entry of a peer is free. */
+static void give_outgoing(struct sessions *s, const struct session *peer, uint32_t index)
+{
+    if (s->out[index].shared) {
+        shares_give(&s->out_shares, index_of(s, peer), 1);
+    }
+    free_outgoing(s, index);
 }
 
 bool sessions_fit(const struct hlg_limits *limits, const struct hlg_layout *layout, uint32_t rails)
@@ -18,7 +33,29 @@ bool sessions_fit(const struct hlg_limits *limits, const struct hlg_layout *layo
            limits->rails_max <= HLG_RAILS_MAX && hlg_layout_lanes(layout) <= limits->lanes_max &&
            limits->lanes_max <= HLG_RANKS_MAX && limits->requests_max >= 1 &&
            limits->requests_max < HLG_SLOTS_MAX && limits->peers_max >= 1 &&
-           limits->window_pieces >= 2;
+           limits->reserve_percent <= 100 && limits->window_pieces >= 2;
+}
+
+/* What a prefiller grants each decoder: as the limits say, else what one can have of the tables. */
+static struct hlg_load grant_of(const struct hlg_limits *limits)
+{
+    uint32_t percent = limits->reserve_percent;
+    uint32_t requests = shares_most(limits->requests_max, limits->peers_max, percent);
+    uint32_t blocks = shares_most(limits->blocks_max, limits->peers_max, percent);
+    struct hlg_load grant = {.requests = limits->grant_requests,
+                             .pages = limits->grant_pages,
+                             .prompt_bytes = limits->grant_prompt_bytes};
+
+    if (grant.requests == 0) {
+        grant.requests = requests;
+    }
+    if (grant.pages == 0) {
+        grant.pages = (uint64_t)blocks * HLG_BLOCK_PAGES;
+    }
+    if (grant.prompt_bytes == 0) {
+        grant.prompt_bytes = (uint64_t)requests * limits->prompt_bytes_max;
+    }
+    return grant;
 }
 
 void sessions_init(struct sessions *s, struct carve *c, const struct session_config *config)
@@ -33,22 +70,32 @@ void sessions_init(struct sessions *s, struct carve *c, const struct session_con
     struct hlg_note *notes = carve_array(c, notes_max, sizeof *notes);
     struct hlg_slice *slices =
         carve_array(c, (size_t)limits->peers_max * limits->slices_max, sizeof *slices);
+    struct shares out_shares = {0};
+    uint64_t *waiting = carve_array(c, bits_words(limits->peers_max), sizeof *waiting);
+    struct timers due = {0};
 
+    /* The last entries are kept for the sessions' own messages. */
+    shares_init(&out_shares, c, out_max - 4 * limits->peers_max, limits->peers_max,
+                OUT_RESERVE_PERCENT);
+    timers_init(&due, c, limits->peers_max);
     if (c->base == NULL) {
         return;
     }
-    *s = (struct sessions){.limits = limits,
+    *s = (struct sessions){.due = due,
+                           .limits = limits,
                            .layout = config->layout,
                            .fingerprint = config->fingerprint,
                            .role = config->role,
                            .node = config->node,
                            .incarnation = config->incarnation,
-                           .deadline = HLG_TIME_NEVER,
+                           .grant = grant_of(limits),
                            .peers = peers,
                            .out = out,
                            .out_max = out_max,
                            .out_free = HLG_NONE,
+                           .out_shares = out_shares,
                            .sending = HLG_NONE,
+                           .waiting = waiting,
                            .notices = notices,
                            .notices_max = notices_max,
                            .notes = notes,
@@ -141,10 +188,13 @@ static void take_out(struct sessions *s, bool dropped)
     peer->out_head = s->out[index].next;
     if (peer->out_head == HLG_NONE) {
         peer->out_tail = HLG_NONE;
+        bits_clear(s->waiting, index_of(s, peer));
     }
     peer->out_count--;
-    free_outgoing(s, index);
-    peer->sent = s->now; /* the peer will hear from us later */
+    give_outgoing(s, peer, index);
+    if (!dropped) {
+        peer->sent = s->now; /* the peer will hear from us later */
+    }
     s->sending = HLG_NONE;
 }
 
@@ -179,10 +229,11 @@ static void drop_outgoing(struct sessions *s, struct session *peer)
     while (peer->out_head != HLG_NONE) {
         uint32_t index = peer->out_head;
         peer->out_head = s->out[index].next;
-        free_outgoing(s, index);
+        give_outgoing(s, peer, index);
     }
     peer->out_tail = HLG_NONE;
     peer->out_count = 0;
+    bits_clear(s->waiting, index_of(s, peer));
 }
 
 static void append(struct sessions *s, struct session *peer, const struct outgoing *message)
@@ -201,6 +252,7 @@ static void append(struct sessions *s, struct session *peer, const struct outgoi
     }
     peer->out_tail = index;
     peer->out_count++;
+    bits_set(s->waiting, index_of(s, peer));
 }
 
 void sessions_send(struct sessions *s, uint32_t index, const struct outgoing *message)
@@ -210,13 +262,25 @@ void sessions_send(struct sessions *s, uint32_t index, const struct outgoing *me
     if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
         return;
     }
-    /* The last entries of the pool are kept for the sessions' own messages. */
-    if (s->out_free_count <= 4 * s->limits->peers_max || peer->out_count > s->out_max / 2) {
+    /* One that lets its messages pile up leaves the others theirs. */
+    if (peer->out_count > s->out_max / 2 || !shares_take(&s->out_shares, index, 1)) {
         sessions_note(s, HLG_NOTE_OUTBOX_FULL, index, peer->out_count, 0, 0);
         sessions_end(s, index, SESSION_END_OUTBOX, -HLG_ELIMIT);
         return;
     }
-    append(s, peer, message);
+    struct outgoing shared = *message;
+    shared.shared = true;
+    append(s, peer, &shared);
+}
+
+void sessions_drain(struct sessions *s)
+{
+    s->draining = true;
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        if (s->peers[i].state == SESSION_UP) {
+            sessions_send(s, i, &(struct outgoing){.kind = HLG_MESSAGE_DRAIN});
+        }
+    }
 }
 
 static bool is_changing(const struct session *peer)
@@ -252,6 +316,7 @@ static void close_session(struct sessions *s, uint32_t index, const struct hlg_r
     recount(s, peer, before);
     peer->ended = true;
     s->ended_count++;
+    timers_clear(&s->due, index);
     sessions_note(s, HLG_NOTE_STEP_CLOSING, index, peer->node, 0, 0);
     if (bye != NULL) {
         append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_BYE, .why = *bye});
@@ -347,9 +412,7 @@ int sessions_channel_up(struct sessions *s, const struct hlg_event_peer *event)
     peer->serial = ++s->serial;
     peer->heard = s->now;
     peer->sent = s->now;
-    if (s->deadline > s->now) {
-        s->deadline = s->now; /* the next TIME finds the real one */
-    }
+    timers_set(&s->due, event->peer, s->now); /* the next TIME finds the real one */
     if (event->dialled) {
         append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_HELLO});
     }
@@ -377,6 +440,13 @@ int sessions_opened(struct sessions *s, const struct hlg_event_peer *event)
     s->up_count++;
     sessions_note(s, HLG_NOTE_SESSION_UP, event->peer, peer->node, peer->incarnation, 0);
     sessions_notice(s, HLG_NOTICE_PEER_UP, event->peer)->node = peer->node;
+    if (peer->draining) {
+        sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+    }
+    if (s->draining && peer->dialled) {
+        /* our HELLO went before, and may not have said so */
+        sessions_send(s, event->peer, &(struct outgoing){.kind = HLG_MESSAGE_DRAIN});
+    }
     return 0;
 }
 
@@ -411,7 +481,8 @@ static int greet(struct sessions *s, struct session *peer, const struct hlg_hell
     uint32_t lanes = hlg_layout_lanes(&hello->layout);
     peer->rails = hello->address_count / lanes;
     if (peer->rails == 0 || peer->rails > s->limits->rails_max ||
-        hello->address_count % lanes != 0 || hello->window_pieces == 0) {
+        hello->address_count % lanes != 0 || hello->window_pieces == 0 ||
+        (!prefill && hello->grant.requests == 0)) {
         *why =
             (struct hlg_refusal){.code = HLG_REFUSAL_TABLE, .a = hello->address_count, .b = lanes};
         return -HLG_EPLAN;
@@ -446,6 +517,10 @@ static void on_hello(struct sessions *s, uint32_t index, const struct hlg_hello 
     peer->incarnation = hello->incarnation;
     peer->peer_serial = hello->session;
     peer->window_pieces = hello->window_pieces;
+    peer->message_bytes_max = hello->message_bytes_max;
+    peer->prompt_bytes_max = hello->prompt_bytes_max;
+    peer->draining = hello->draining != 0;
+    peer->grant = s->role == HLG_ROLE_PREFILL ? s->grant : hello->grant;
     if (greet(s, peer, hello, &why) != 0) {
         refuse(s, index, &why, true);
         return;
@@ -488,9 +563,11 @@ int sessions_message(struct sessions *s, const struct hlg_event_peer *event)
     case HLG_MESSAGE_HEARTBEAT:
         return 1;
     case HLG_MESSAGE_DRAIN:
-        if (peer->state == SESSION_UP && s->role == HLG_ROLE_DECODE && !peer->draining) {
+        if (s->role == HLG_ROLE_DECODE && peer->state != SESSION_GREETING && !peer->draining) {
             peer->draining = true;
-            sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+            if (peer->state == SESSION_UP) {
+                sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+            }
         }
         return 1;
     case HLG_MESSAGE_REQUEST:
@@ -512,15 +589,9 @@ int sessions_message(struct sessions *s, const struct hlg_event_peer *event)
 
 void sessions_time(struct sessions *s)
 {
-    if (s->deadline > s->now) {
-        return;
-    }
-    s->deadline = HLG_TIME_NEVER;
-    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+    for (uint32_t i = timers_due(&s->due, s->now); i != HLG_NONE; i = timers_due(&s->due, s->now)) {
         struct session *peer = &s->peers[i];
-        if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
-            continue;
-        }
+        HLG_ASSERT(peer->state != SESSION_FREE && peer->state != SESSION_CLOSING);
         hlg_time lease = hlg_time_after(peer->heard, s->limits->lease_ns);
         if (lease <= s->now) {
             sessions_end(s, i, SESSION_END_SILENCE, -HLG_EPEER);
@@ -534,8 +605,8 @@ void sessions_time(struct sessions *s)
             peer->sent = s->now; /* asked for; not again before the next beat */
             beat = hlg_time_after(s->now, s->limits->heartbeat_ns);
         }
-        hlg_time due = lease < beat ? lease : beat;
-        s->deadline = due < s->deadline ? due : s->deadline;
+        /* Later than now, so that this ends. What is sent or heard meanwhile moves it when it is due. */
+        timers_set(&s->due, i, hlg_max_u64(hlg_min_time(lease, beat), s->now + 1));
     }
 }
 
@@ -556,6 +627,12 @@ static void fill_send(struct sessions *s, uint32_t index, struct hlg_action *act
         hello->protocol_max = HLG_PROTOCOL_MAX;
         hello->role = (uint32_t)s->role;
         hello->window_pieces = s->limits->window_pieces;
+        hello->message_bytes_max = s->limits->message_bytes_max;
+        hello->prompt_bytes_max = s->limits->prompt_bytes_max;
+        if (s->role == HLG_ROLE_PREFILL) {
+            hello->draining = s->draining;
+            hello->grant = s->grant;
+        }
         hello->node = s->node;
         hello->incarnation = s->incarnation;
         hello->session = peer->serial;
@@ -572,10 +649,18 @@ static bool next_send(struct sessions *s, struct hlg_action *action,
     if (s->out_free_count == s->out_max) {
         return false;
     }
-    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
-        uint32_t index = (s->turn + i) % s->limits->peers_max;
+    const uint32_t peers_max = s->limits->peers_max;
+    for (uint32_t looked = 0; looked < peers_max;) {
+        const uint32_t from = (s->turn + looked) % peers_max;
+        const uint32_t index = bits_next(s->waiting, bits_words(peers_max), from);
+        HLG_ASSERT(index != HLG_NONE); /* a message is in use, so someone's */
+        const uint32_t ahead = (index + peers_max - s->turn) % peers_max;
+        if (ahead < looked) {
+            break; /* once round */
+        }
+        looked = ahead + 1;
         struct session *peer = &s->peers[index];
-        if (peer->out_head == HLG_NONE || peer->send_full || peer->close_asked) {
+        if (peer->send_full || peer->close_asked) {
             continue;
         }
         fill_send(s, index, action);
@@ -658,6 +743,7 @@ void sessions_check(const struct sessions *s)
     uint32_t up = 0;
     uint32_t ended = 0;
     uint32_t changing = 0;
+    uint32_t open = 0;
 
     for (uint32_t i = 0; i < s->limits->peers_max; i++) {
         const struct session *peer = &s->peers[i];
@@ -666,14 +752,19 @@ void sessions_check(const struct sessions *s)
             count++;
         }
         HLG_ASSERT(count == peer->out_count);
+        HLG_ASSERT(bits_has(s->waiting, i) == (count > 0));
         HLG_ASSERT(peer->state != SESSION_FREE || count == 0);
         waiting += count;
         up += peer->state == SESSION_UP;
+        open += peer->state != SESSION_FREE && peer->state != SESSION_CLOSING;
         ended += peer->ended;
         changing += is_changing(peer);
     }
     HLG_ASSERT(waiting + s->out_free_count == s->out_max);
+    shares_check(&s->out_shares);
     HLG_ASSERT(up == s->up_count);
     HLG_ASSERT(changing == s->changing_count);
     HLG_ASSERT(ended == 0 && s->ended_count == 0);
+    timers_check(&s->due);
+    HLG_ASSERT(s->due.count == open);
 }

@@ -311,10 +311,34 @@ static bool is_idle(const struct node *n)
     return true;
 }
 
+static bool has_room(const struct node *n)
+{
+    for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
+        if (!n->jobs[i].used) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool has_set(const struct node *n)
+{
+    for (uint32_t i = 0; i < n->world->sets; i++) {
+        if (life_set_up(n, i)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Else only news changes anything. */
 static bool wants_submit(const struct node *n)
 {
     const struct world *w = n->world;
 
+    if (!has_room(n) || !has_set(n)) {
+        return false;
+    }
     if (w->phase == PHASE_PROBE) {
         return n->probe < w->sets && is_idle(n);
     }

@@ -69,7 +69,7 @@ static void draw_layouts(struct world *w, struct hlg_layout *source, struct hlg_
 
     memset(source, 0, sizeof *source);
     source->layers = 1 + draw(w, 4);
-    source->piece_bytes_max = chance(w, 300000) ? 1 + draw(w, 64) : 1u << 20;
+    source->piece_bytes_max = chance(w, 300000) ? 4 + draw(w, 64) : 1u << 20;
     source->all_reduce = draw(w, 2);
     draw_groups(w, source, heads);
     *target = *source;
@@ -291,9 +291,7 @@ bool draw_world(struct world *w)
     for (uint32_t i = 0; i < w->node_count; i++) {
         struct node *n = &w->nodes[i];
         node_start(n);
-        if (chance(w, 300000) && is_on(w, KIND_DRAIN)) {
-            n->drain_at = soon(w, 4 * HLG_NS_PER_MS);
-        }
+        life_plan(w, n, 0);
     }
     return true;
 }

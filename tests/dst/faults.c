@@ -60,7 +60,7 @@ static const struct way ways[] = {
     {KIND_IMM_STALE, HLG_FAULT_IMM_STALE, false, 5000, 0},
     {KIND_FRAME_DELAY, HLG_FAULT_FRAME_DELAY, false, 100000, 2 * HLG_NS_PER_MS},
     {KIND_FRAME_DROP, HLG_FAULT_FRAME_DROP, false, 4000, 0},
-    {KIND_CLOSE_FAILS, HLG_FAULT_CLOSE_FAILS, false, 100000, 3 * HLG_NS_PER_MS},
+    {KIND_CLOSE_FAILS, HLG_FAULT_CLOSE_FAILS, false, 100000, CLOSE_NS},
     {KIND_KILL, HLG_FAULT_KILL, true, 0, 0},
     {KIND_FREEZE, HLG_FAULT_FREEZE, false, 0, 2 * LEASE_NS},
     {KIND_PARTITION, HLG_FAULT_PARTITION, false, 0, 2 * LEASE_NS},
@@ -90,6 +90,10 @@ static void add_rules(struct world *w, const struct way *way)
                                       .ppm = way->ppm,
                                       .span = way->span_max > 0 ? 1 : 0,
                                       .span_max = way->span_max};
+        if (way->fault == HLG_FAULT_CLOSE_FAILS) {
+            /* not where pages are read: nothing is promised of source pages whose endpoint stays open */
+            rule.node = w->prefillers + draw(w, w->decoders);
+        }
         if (way->ppm == 0) {
             rule.node = draw(w, w->node_count);
             rule.at = soon(w, STORM_NS);

@@ -122,6 +122,18 @@ void life_meet(struct world *w, struct node *n, hlg_time now)
 
 /* ---- going and coming ----------------------------------------------------------------------- */
 
+void life_plan(struct world *w, struct node *n, hlg_time now)
+{
+    bool leaves = chance(w, 300000) && is_on(w, KIND_DRAIN);
+
+    if (!w->calm && leaves) {
+        n->drain_at = now + soon(w, 4 * HLG_NS_PER_MS);
+    }
+    if (!w->calm && n->version != 0) {
+        n->drain_at = now + soon(w, 20 * HLG_NS_PER_MS); /* it gets the others' model */
+    }
+}
+
 /* A new process where the old one was. */
 static void start_again(struct world *w, struct node *n, hlg_time now)
 {
@@ -129,9 +141,14 @@ static void start_again(struct world *w, struct node *n, hlg_time now)
     n->version = chance(w, 200000) && !w->calm && is_on(w, KIND_VERSION) ? 1 : 0;
     node_start(n);
     w->counts.restarts++;
-    if (chance(w, 300000) && !w->calm && is_on(w, KIND_DRAIN)) {
-        n->drain_at = now + soon(w, 4 * HLG_NS_PER_MS);
-    }
+    life_plan(w, n, now);
+}
+
+/* Endpoints whose close fails stay open below for a while, though a process that ends takes its own along:
+ * nobody uses their memory again before. */
+static hlg_time restart_time(struct world *w, hlg_time now)
+{
+    return now + soon(w, 30 * HLG_NS_PER_MS) + (is_on(w, KIND_CLOSE_FAILS) ? CLOSE_NS : 0);
 }
 
 static void begin_drain(struct world *w, struct node *n, hlg_time now)
@@ -180,7 +197,7 @@ static void live_on(struct world *w, struct node *n, hlg_time now)
     if (n->draining && (is_idle(n) || n->drain_until <= now)) {
         world_tell(w, n, "goes in order");
         node_stop(n);
-        start_again(w, n, now);
+        n->restart_at = restart_time(w, now);
     }
 }
 
@@ -200,7 +217,7 @@ void life_act(struct world *w, hlg_time now)
         struct node *n = &w->nodes[i];
         if (n->alive && is_killed(w, i)) {
             n->alive = false;
-            n->restart_at = now + soon(w, 30 * HLG_NS_PER_MS);
+            n->restart_at = restart_time(w, now);
             world_tell(w, n, "was killed");
         } else if (n->alive && life_is_frozen(n)) {
             continue;

@@ -461,14 +461,33 @@ void prefill_act(struct node *n, hlg_time now)
     }
 }
 
+/* Whether a forward could be announced, or a request admitted: else only news changes anything. */
+static bool has_work(const struct node *n)
+{
+    for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
+        const struct job *job = &n->jobs[i];
+        if (job->used && !job->stopping && (!job->admitted || job->announced + 1 < job->tokens)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 hlg_time prefill_next(const struct node *n)
 {
     hlg_time next = HLG_TIME_NEVER;
+    bool work = has_work(n);
+
+    for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
+        if (n->jobs[i].used && !n->jobs[i].stopping) {
+            next = hlg_min_time(next, n->jobs[i].give_up_at);
+        }
+    }
 
     for (uint32_t i = 0; i < FORWARDS_MAX; i++) {
         const struct forward_run *f = &n->forwards[i];
         if (f->number == 0) {
-            next = hlg_min_time(next, n->forward_at);
+            next = work ? hlg_min_time(next, n->forward_at) : next;
         } else if (f->over) {
             next = hlg_min_time(next, f->end_at);
         } else if (f == running(n)) {

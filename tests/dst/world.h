@@ -38,6 +38,7 @@
 #define HEARTBEAT_NS (20 * HLG_NS_PER_MS)
 #define FENCE_NS     (100 * HLG_NS_PER_MS)
 #define TTL_NS       (1500 * HLG_NS_PER_MS)
+#define CLOSE_NS     (3 * HLG_NS_PER_MS) /* an endpoint whose close failed is open so long at most */
 /* After the calm a request is over at its deadline, and its pages are back one fence later, or when
  * the session that does not answer has been silent for a lease; engines and redials take the rest. */
 #define SETTLE_NS (TTL_NS + FENCE_NS + LEASE_NS + 200 * HLG_NS_PER_MS)
@@ -287,6 +288,8 @@ uint32_t prefill_word(const struct hlg_layout *layout, uint32_t lane);
 
 /* life.c: nodes meet, leave, die and come back. */
 void life_act(struct world *w, hlg_time now);
+/* Whether and when a node that starts is taken out again. */
+void life_plan(struct world *w, struct node *n, hlg_time now);
 void life_meet(struct world *w, struct node *n, hlg_time now);
 hlg_time life_next(const struct world *w, const struct node *n);
 bool life_is_frozen(const struct node *n);

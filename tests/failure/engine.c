@@ -237,7 +237,9 @@ struct job *scene_job(struct scene *s, const char *id, uint32_t decode, const ui
                             .source_count = s->config.split ? 2 : 1,
                             .sources = {{.node = PREFILL_0}, {.node = PREFILL_1}}};
         HLG_ASSERT(job->count <= JOB_PAGES);
-        memcpy(job->pages, pages, job->count * sizeof *pages);
+        for (uint32_t k = 0; k < job->count; k++) {
+            job->pages[k] = pages[k];
+        }
         (void)snprintf(job->id, sizeof job->id, "%s", id);
         return job;
     }

@@ -57,6 +57,11 @@ static void second_dies(struct cell *c)
     die(c, PREFILL_1, MS(20));
 }
 
+static void second_freezes(struct cell *c)
+{
+    scene_freeze(&c->scene, PREFILL_1, LONG_NS);
+}
+
 static void prefiller_freezes(struct cell *c)
 {
     scene_freeze(&c->scene, PREFILL_0, LONG_NS);
@@ -279,7 +284,7 @@ static void clock_stalls(struct cell *c)
 #define NO_FORWARD  "no forward has a chunk of it yet"
 #define FORWARD_END "its forward is over"
 #define SENT_ALL    "the second source, which has no context to send, has sent all"
-#define ALL_POSTED  "all is posted"
+#define ALL_POSTED  "nothing more is posted"
 #define ANSWERED    "the engine has answered"
 
 const struct fault faults[] = {
@@ -304,6 +309,7 @@ const struct fault faults[] = {
     {.name = "forward-aborts",
      .from = PHASE_POSTED,
      .limit = PHASE_CONTEXT,
+     .again = PHASE_CANCELLED,
      .before = NO_FORWARD,
      .after = FORWARD_END,
      .strike = forward_aborts},
@@ -410,9 +416,10 @@ const struct fault faults[] = {
      .from = PHASE_ASKED,
      .before = NOT_ASKED,
      .limit = PHASE_CONTEXT,
-     .again = PHASE_FENCING,
+     .again = PHASE_CANCELLED,
      .after = SENT_ALL,
      .strike = second_gives_up},
+    {.name = "second-source-freezes", .split = true, .over_ns = LONG_NS, .strike = second_freezes},
     {.name = "second-source-dies", .split = true, .over_ns = MS(5), .strike = second_dies},
 };
 

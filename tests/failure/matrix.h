@@ -9,15 +9,16 @@
 #include "scene.h"
 
 enum phase {
-    PHASE_UP,       /* connected, not submitted yet */
-    PHASE_SENT,     /* REQUEST sent, not seen */
-    PHASE_ASKED,    /* the prefill engine knows it and has not answered */
-    PHASE_ADMITTED, /* ACCEPT was heard; nothing is computed */
-    PHASE_POSTED,   /* the first layer is posted, nothing landed */
-    PHASE_HALF,     /* half of the layers landed and are complete */
-    PHASE_CONTEXT,  /* all pages landed, the context is posted */
-    PHASE_READY,    /* READY, not released; completions are under way (DRAINING) */
-    PHASE_FENCING,  /* cancelled, STOPPING, writes under way: FENCED is waited for */
+    PHASE_UP,        /* connected, not submitted yet */
+    PHASE_SENT,      /* REQUEST sent, not seen */
+    PHASE_ASKED,     /* the prefill engine knows it and has not answered */
+    PHASE_ADMITTED,  /* ACCEPT was heard; nothing is computed */
+    PHASE_POSTED,    /* the first layer is posted, nothing landed */
+    PHASE_HALF,      /* half of the layers landed and are complete */
+    PHASE_CONTEXT,   /* all pages landed, the context is posted */
+    PHASE_READY,     /* READY, not released; completions are under way (DRAINING) */
+    PHASE_CANCELLED, /* as posted, but FAILED was told: CANCEL is sent, not seen */
+    PHASE_FENCING,   /* cancelled, STOPPING, writes under way: FENCED is waited for */
     PHASES,
 };
 

@@ -103,12 +103,18 @@ static bool all_over(const struct scene *s)
     return scene_at_rest(s) && scene_all_up(s);
 }
 
+static bool serves(const struct scene *s, uint32_t prefiller)
+{
+    return s->nodes[DECODE_0].up[prefiller] && s->nodes[prefiller].alive &&
+           !s->nodes[prefiller].frozen;
+}
+
 static bool reuse_can_go(const struct scene *s)
 {
     const struct scene_node_state *n = &s->nodes[DECODE_0];
 
-    return n->alive && !n->frozen && n->up[PREFILL_1] && s->nodes[PREFILL_1].alive &&
-           (!s->config.split || (n->up[PREFILL_0] && s->nodes[PREFILL_0].alive));
+    return n->alive && !n->frozen && serves(s, PREFILL_1) &&
+           (!s->config.split || serves(s, PREFILL_0));
 }
 
 static void revive(struct cell *c)
@@ -544,6 +550,10 @@ int main(int argc, char **argv)
             wrong += look_at(&o, &faults[f], phase, stated, &run_count);
         }
     }
+    if (run_count == 0) {
+        fprintf(stderr, "no such fault, phase or cell; --table lists them\n");
+        wrong++;
+    }
     read_line(table, stated);
     if (table == NULL || stated[0] != '\0') {
         fprintf(stderr, "the table is missing, or states more than there is: %s\n", stated);
@@ -554,5 +564,5 @@ int main(int argc, char **argv)
     }
     printf("%u faults x %u phases: %u cells run, %u wrong\n", fault_count, PHASES, run_count,
            wrong);
-    return wrong > 0 || run_count == 0;
+    return wrong > 0;
 }

@@ -1,7 +1,7 @@
 #include "matrix.h"
 
-const char *const phase_names[PHASES] = {"up",   "sent",    "asked", "admitted", "posted",
-                                         "half", "context", "ready", "fencing"};
+const char *const phase_names[PHASES] = {"up",   "sent",    "asked", "admitted",  "posted",
+                                         "half", "context", "ready", "cancelled", "fencing"};
 
 #define REACH_NS MS(20) /* what a phase takes to come, at most */
 
@@ -167,9 +167,9 @@ static void begin_others(struct cell *c)
 /* The engines hold the watched request back where its phase is. */
 static void hold(struct cell *c)
 {
-    uint32_t layers = c->phase == PHASE_POSTED || c->phase == PHASE_FENCING ? 1
-                      : c->phase == PHASE_HALF                              ? LAYERS / 2
-                                                                            : HLG_NONE;
+    uint32_t layers = c->phase == PHASE_POSTED || c->phase >= PHASE_CANCELLED ? 1
+                      : c->phase == PHASE_HALF                                ? LAYERS / 2
+                                                                              : HLG_NONE;
 
     c->watched->hold_answer = c->phase <= PHASE_ASKED;
     c->watched->hold_chunk = c->phase <= PHASE_ADMITTED;
@@ -182,9 +182,9 @@ static void hold(struct cell *c)
 static void bring(struct cell *c)
 {
     static scene_fn *const reached[PHASES] = {
-        [PHASE_ASKED] = is_asked,   [PHASE_ADMITTED] = is_admitted, [PHASE_POSTED] = is_posted,
-        [PHASE_HALF] = is_half,     [PHASE_CONTEXT] = is_context,   [PHASE_READY] = is_ready,
-        [PHASE_FENCING] = is_posted};
+        [PHASE_ASKED] = is_asked,      [PHASE_ADMITTED] = is_admitted, [PHASE_POSTED] = is_posted,
+        [PHASE_HALF] = is_half,        [PHASE_CONTEXT] = is_context,   [PHASE_READY] = is_ready,
+        [PHASE_CANCELLED] = is_posted, [PHASE_FENCING] = is_posted};
 
     if (c->phase == PHASE_UP) {
         return;
@@ -194,8 +194,11 @@ static void bring(struct cell *c)
     if (reached[c->phase] != NULL) {
         reach(c, reached[c->phase]);
     }
-    if (c->phase == PHASE_FENCING) {
+    if (c->phase >= PHASE_CANCELLED) {
         HLG_ASSERT(scene_cancel(&c->scene, c->watched) == 0);
+        scene_turn(&c->scene);
+    }
+    if (c->phase == PHASE_FENCING) {
         reach(c, is_stopping);
     }
 }

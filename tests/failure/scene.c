@@ -2,6 +2,7 @@
 
 #include <core/session.h>
 #include <halage/places.h>
+#include <halage/wire.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -345,6 +346,16 @@ void scene_dial(struct scene *s, uint32_t decode, uint32_t prefill)
     p->peer_of[decode] = peer;
     p->node_of[peer] = decode;
     p->up[decode] = false;
+}
+
+void scene_inject(struct scene *s, uint32_t from, uint32_t to, const struct hlg_message *message)
+{
+    uint8_t frame[256];
+    struct hlg_channel *channel = s->nodes[from].channels[to];
+    int64_t bytes = hlg_wire_encode(message, frame, sizeof frame);
+
+    HLG_ASSERT(bytes > 0);
+    HLG_ASSERT(channel->ops->send(channel, frame, (uint32_t)bytes) == 1);
 }
 
 static bool wanted(const struct scene *s, uint32_t d, uint32_t p)

@@ -229,6 +229,8 @@ void scene_submit(struct scene *s, struct job *job);
 int scene_cancel(struct scene *s, struct job *job);
 /* The prefill engine of source `source` gives it up. */
 int scene_give_up(struct scene *s, struct job *job, uint32_t source);
+/* A message that no machine made, on the channel of two nodes. */
+void scene_inject(struct scene *s, uint32_t from, uint32_t to, const struct hlg_message *message);
 void scene_node_event(struct scene *s, uint32_t node, uint32_t kind);
 uint32_t scene_pages_of(uint32_t tokens);
 /* Whether everything that is not for ever is back: no request open, no page owned, sessions as wanted. */

@@ -334,7 +334,9 @@ static void carry_send(struct pair *p, uint32_t index, const struct hlg_action_s
     assert_true(bytes > 0);
     push_frame(p, end, frame, (uint32_t)bytes);
     side->sent[message.kind]++;
-    side->last = message;
+    if (message.kind != HLG_MESSAGE_CREDIT) {
+        side->last = message;
+    }
 }
 
 static void hand_over(struct pair *p, const struct pair_frame *f)

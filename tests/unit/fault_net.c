@@ -40,6 +40,7 @@ static void make_loop(struct net *n, uint64_t seed)
     config.seed = seed;
     config.nodes = NET_NODES;
     config.stall_ns = NET_STALL_NS;
+    config.domains_max = 8;
     config.land_ns = (struct hlg_loop_span){NET_US, NET_US};
     config.imm_ns = (struct hlg_loop_span){0, 0};
     config.done_ns = (struct hlg_loop_span){0, 0};
@@ -261,4 +262,50 @@ bool net_is_even(const struct net *n, uint32_t node)
         even = even && e->done[op] + e->failed[op] == e->taken[op];
     }
     return even;
+}
+
+void net_post_all(struct net *n, uint32_t from, uint32_t to, hlg_op_id op, uint32_t pieces)
+{
+    const struct hlg_paged_write w = net_write(n, from, to, op, 0, pieces);
+
+    assert_int_equal(net_post(n, from, &w), pieces);
+}
+
+void net_expect_done(const struct net *n, uint32_t node, hlg_op_id op, uint32_t done,
+                     uint32_t failed)
+{
+    assert_int_equal(n->ends[node].done[op], done);
+    assert_int_equal(n->ends[node].failed[op], failed);
+}
+
+struct wires net_wires(struct net *n)
+{
+    struct hlg_channel *a;
+    struct hlg_channel *b;
+    struct wires w;
+
+    assert_int_equal(hlg_loop_channel_pair(n->loop, 0, 1, &a, &b), 0);
+    assert_int_equal(hlg_fault_channel(n->fault, 0, 1, a, &w.a), 0);
+    assert_int_equal(hlg_fault_channel(n->fault, 1, 0, b, &w.b), 0);
+    return w;
+}
+
+int net_send(struct hlg_channel *c, uint8_t number)
+{
+    const uint8_t frame[5] = {1, 0, 0, 0, number};
+
+    return c->ops->send(c, frame, sizeof(frame));
+}
+
+int net_receive(struct hlg_channel *from, struct hlg_channel *c)
+{
+    const uint8_t *frame;
+    uint32_t bytes;
+    int rc;
+
+    if (from != NULL) {
+        (void)from->ops->receive(from, &frame, &bytes);
+    }
+    rc = c->ops->receive(c, &frame, &bytes);
+    return rc == 1 ? frame[4] : rc;
 }

@@ -66,6 +66,10 @@ struct hlg_paged_write net_write(const struct net *n, uint32_t from, uint32_t to
                                  uint32_t begin, uint32_t limit);
 /* One call of write; counts what is taken. */
 int64_t net_post(struct net *n, uint32_t from, const struct hlg_paged_write *w);
+/* All `pieces` pages from the first one on must be taken. */
+void net_post_all(struct net *n, uint32_t from, uint32_t to, hlg_op_id op, uint32_t pieces);
+void net_expect_done(const struct net *n, uint32_t node, hlg_op_id op, uint32_t done,
+                     uint32_t failed);
 void net_poll(struct net *n, uint32_t node);
 /* Let time pass, in steps that no happening lies between, and poll all. */
 void net_pass(struct net *n, hlg_time span);
@@ -77,5 +81,16 @@ uint64_t net_held(const struct net *n);
 bool net_has(const struct net *n, uint32_t node, uint32_t page, uint32_t from);
 /* Every operation of a node is over. */
 bool net_is_even(const struct net *n, uint32_t node);
+
+struct wires {
+    struct hlg_channel *a; /* node 0's end */
+    struct hlg_channel *b; /* node 1's */
+};
+
+struct wires net_wires(struct net *n);
+/* A frame of one byte. Returns what send says. */
+int net_send(struct hlg_channel *c, uint8_t number);
+/* The number of the next frame, 0 for none, or an error. Lets the sender, if given, move on first. */
+int net_receive(struct hlg_channel *from, struct hlg_channel *c);
 
 #endif

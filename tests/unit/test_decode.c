@@ -129,6 +129,9 @@ static void join(struct bench *b, uint32_t peer, uint32_t domain, uint64_t node)
                                           .protocol_max = HLG_PROTOCOL_MAX,
                                           .role = HLG_ROLE_PREFILL,
                                           .window_pieces = 2,
+                                          .message_bytes_max = 512,
+                                          .prompt_bytes_max = 512,
+                                          .grant = {1000, 1000, 4096},
                                           .node = node,
                                           .incarnation = node,
                                           .session = 1,
@@ -279,7 +282,7 @@ static void a_request_beyond_a_frame_is_refused_at_once(void **state)
                                          .groups = {{.count = 1, .pages = &page}}}};
 
     join(b, 0, 0, 10);
-    assert_int_equal(tell(b, event), -HLG_EINVAL);
+    assert_int_equal(tell(b, event), -HLG_ELIMIT);
     event.submit.prompt_bytes = 400;
     assert_int_equal(tell(b, event), 0);
     assert_int_equal(b->requests[0].prompt_bytes, 400);

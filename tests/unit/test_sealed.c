@@ -687,12 +687,12 @@ static void a_frame_longer_than_agreed_is_refused(void **state)
 /* A HELLO, as far as its identity, of this node and incarnation. */
 static uint32_t make_hello(uint8_t *frame, uint64_t node, uint64_t incarnation)
 {
-    const uint32_t bytes = make_frame(frame, 136, 0);
+    const uint32_t bytes = make_frame(frame, 172, 0);
 
     frame[4] = HLG_PROTOCOL_MIN;
     frame[6] = HLG_MESSAGE_HELLO;
-    frame[24] = (uint8_t)node;
-    frame[32] = (uint8_t)incarnation;
+    frame[60] = (uint8_t)node;
+    frame[68] = (uint8_t)incarnation;
     return bytes;
 }
 

@@ -88,6 +88,7 @@ struct peer {
     uint32_t held;
     uint64_t posted;
     hlg_time refused_since; /* by us, with nothing taken since, or HLG_TIME_NEVER */
+    hlg_time refused_last;
     hlg_time refused_until;
 };
 

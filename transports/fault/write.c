@@ -20,9 +20,13 @@ hlg_time fault_peer_stall(const struct endpoint *e, const struct peer *peer)
                : HLG_TIME_NEVER;
 }
 
-static void refuse(struct peer *peer, hlg_time now)
+/* A refusal that follows the last one by more than stall_ns says nothing of the time between. */
+static void refuse(const struct endpoint *e, struct peer *peer, hlg_time now)
 {
-    peer->refused_since = hlg_min_time(peer->refused_since, now);
+    if (peer->refused_since == HLG_TIME_NEVER || now - peer->refused_last > e->caps.stall_ns) {
+        peer->refused_since = now;
+    }
+    peer->refused_last = now;
 }
 
 static bool draw_refusal(struct endpoint *e, struct peer *peer, hlg_time now)
@@ -252,7 +256,7 @@ int64_t fault_endpoint_write(struct hlg_transport *t, const struct hlg_paged_wri
         return 0;
     }
     if (draw_refusal(e, peer, now)) {
-        refuse(peer, now);
+        refuse(e, peer, now);
         return 0;
     }
     uint32_t pieces =
@@ -267,7 +271,7 @@ int64_t fault_endpoint_write(struct hlg_transport *t, const struct hlg_paged_wri
         peer->refused_since = HLG_TIME_NEVER;
         fault_held_release(e, now); /* what goes behind these */
     } else if (taken == 0 && fault_rule_blocks(f, e->node, peer->node)) {
-        refuse(peer, now);
+        refuse(e, peer, now);
     }
     return taken;
 }
