@@ -209,7 +209,8 @@ static void take_notice(void *context, const struct hlg_notice *notice)
     if (notice->kind == HLG_NOTICE_RETURNED) {
         ended(n, notice->request);
     }
-    if (notice->kind == HLG_NOTICE_PEER_UP && n->role == HLG_ROLE_PREFILL && notice->node == 1) {
+    if (notice->kind == HLG_NOTICE_PEER_UP && n->role == HLG_ROLE_PREFILL &&
+        n->world->decoder == HLG_NONE) {
         n->world->decoder = notice->peer;
     }
 }
@@ -427,6 +428,13 @@ static int peer_turn(struct hostile_world *w)
         } else if (hlg_wire_decode(frame, bytes, scratch, sizeof scratch, &message) == 0) {
             w->answers[message.kind]++;
             w->byes += message.kind == HLG_MESSAGE_BYE;
+            if (message.kind == HLG_MESSAGE_HELLO) {
+                w->their_address = message.hello.addresses[0];
+                w->their_key = (struct hlg_region_key){0};
+                if (message.hello.key_count > 0) {
+                    w->their_key = message.hello.keys[0];
+                }
+            }
         }
     }
     return work;
@@ -483,6 +491,31 @@ bool hostile_connected(struct hostile_world *w)
     return w->channel != NULL;
 }
 
+void hostile_write(struct hostile_world *w, uint32_t imm)
+{
+    static const uint32_t page = 0;
+    const int peer =
+        w->endpoint->ops->peer_open(w->endpoint, w->their_address.address, w->their_address.bytes);
+    const struct hlg_paged_write write = {.peer = (uint32_t)peer,
+                                          .mem = w->mem,
+                                          .imm = imm,
+                                          .local = w->memory,
+                                          .remote = w->their_key.address,
+                                          .remote_key = w->their_key.key,
+                                          .source_pages = &page,
+                                          .target_pages = &page,
+                                          .bytes = 16,
+                                          .count = 1,
+                                          .piece_limit = 1};
+
+    assert_true(peer >= 0);
+    while (w->endpoint->ops->write(w->endpoint, &write) == 0) {
+        hostile_settle(w, 4);
+    }
+    hostile_settle(w, 4);
+    assert_int_equal(w->endpoint->ops->peer_close(w->endpoint, (uint32_t)peer), 0);
+}
+
 /* ---- All of it ---- */
 
 struct hostile_world *hostile_open(uint64_t seed)
@@ -495,6 +528,7 @@ struct hostile_world *hostile_open(uint64_t seed)
     uint32_t peer = 0;
 
     assert_non_null(w);
+    w->decoder = HLG_NONE;
     wanted_count = 0;
     hlg_loop_config_default(&config);
     config.nodes = NODES;
