@@ -133,6 +133,7 @@ struct endpoint {
     uint32_t rail;
     uint8_t address[HLG_ADDRESS_BYTES_MAX];
     uint32_t address_bytes; /* 0: nobody asked for it */
+    bool refused;           /* some peer may be: its refused_since is looked at */
     uint32_t unpolled;      /* pieces taken and not yet told to be over */
     bool muted;             /* below is open, though our close was called */
     int close_status;
