@@ -3,8 +3,12 @@
  * token is its number, layer by layer, so that the decoder can see whether it got the right one.
  *
  * Read prefill() and decode() first: they are the calls that an engine makes, in order.
+ *
+ * With an argument it is a test: the argument is a script of faults (halage/transport/fault.h) which
+ * both fabrics suffer, and the cache has to come through whole all the same.
  */
 #include <halage/messenger.h>
+#include <halage/transport/fault.h>
 #include <halage/transport/ofi.h>
 
 #include <poll.h>
@@ -21,11 +25,30 @@
 #define TOKENS      100u
 #define PLACES_MAX  (LAYERS + 1)
 
+static const char *script; /* NULL: no faults */
+static struct hlg_fault *fault;
 static struct hlg_fabric *fabric;
 static struct hlg_layout layout;
 static struct hlg_place places[PLACES_MAX];
 static uint8_t *memory;
 static _Atomic uint32_t counter; /* an engine's kernels would stamp it on the device */
+
+/* The fabric as the script spoils it: this process is node 0 or 1 of a decorator of its own. */
+static struct hlg_fabric *spoil(enum hlg_role role)
+{
+    struct hlg_fault_config config;
+    struct hlg_fabric *spoilt = NULL;
+    char error[256] = "";
+
+    hlg_fault_config_default(&config);
+    if (hlg_fault_create(&config, &fault) != 0 ||
+        hlg_fault_script(fault, script, error, sizeof error) != 0 ||
+        hlg_fault_fabric(fault, role == HLG_ROLE_PREFILL ? 0 : 1, fabric, &spoilt) != 0) {
+        (void)fprintf(stderr, "no faults: %s\n", error);
+        exit(1);
+    }
+    return spoilt;
+}
 
 /* What both sides have alike: the shape of the cache, a messenger, and memory for the pages. */
 static struct hlg_messenger *open_messenger(enum hlg_role role)
@@ -66,7 +89,7 @@ static struct hlg_messenger *open_messenger(enum hlg_role role)
         (void)fprintf(stderr, "no fabric: %s\n", error);
         exit(1);
     }
-    config.fabric = fabric;
+    config.fabric = script != NULL ? spoil(role) : fabric;
     int failed = hlg_messenger_create(&config, &m, error, sizeof error);
     if (failed == 0) {
         (void)hlg_places_linear(&layout, 0, places, PLACES_MAX, &bytes);
@@ -86,6 +109,7 @@ static struct hlg_messenger *open_messenger(enum hlg_role role)
 static void close_messenger(struct hlg_messenger *m)
 {
     (void)hlg_messenger_destroy(m);
+    hlg_fault_destroy(fault);
     hlg_ofi_close(fabric);
     free(memory);
 }
@@ -212,12 +236,13 @@ static int decode(int port)
     return good ? 0 : 1;
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     int pipe_fds[2];
     int port = 0;
     int status = 1;
 
+    script = argc > 1 ? argv[1] : NULL;
     if (pipe(pipe_fds) != 0) {
         return 1;
     }

@@ -283,6 +283,11 @@ void cluster_limits(struct cluster *c, uint32_t kind)
     limits->prompt_bytes_max = CLUSTER_PROMPT_BYTES;
     limits->message_bytes_max = message_bytes(c);
     limits->window_pieces = 1u << 16; /* the pump cuts it to what the completion queues hold */
+    /* Who is busy where is the router's to say, and nobody is hostile. */
+    limits->reserve_percent = 0;
+    limits->grant_requests = UINT32_MAX;
+    limits->grant_pages = UINT32_MAX;
+    limits->grant_prompt_bytes = UINT32_MAX * (uint64_t)CLUSTER_PROMPT_BYTES;
     limits->turn_bytes = c->scenario->network.page_flows ? 1 : 1ull << 60;
     if (!c->faulty) {
         limits->lease_ns = HLG_TIME_NEVER / 4;

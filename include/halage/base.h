@@ -63,10 +63,18 @@ struct hlg_limits {
     uint32_t prompt_bytes_max;  /* opaque prompt of a REQUEST */
     uint32_t message_bytes_max; /* one control frame, <= HLG_MESSAGE_BYTES_MAX */
     uint32_t window_pieces;     /* immediates that a peer may have on the way to one rail */
-    uint64_t turn_bytes;        /* that a lane sends to one peer before the next one's turn, >= 1 */
-    hlg_time lease_ns;          /* silence after which a peer is down */
-    hlg_time heartbeat_ns;      /* pause between heartbeats */
-    hlg_time fence_ns;          /* wait for FENCED before the fence domain is closed instead */
+    /* Prefill: the share of the tables of requests, blocks, chunks and operations that is kept in equal
+       parts for each of peers_max decoders, 0..100; the rest is for whoever comes first. */
+    uint32_t reserve_percent;
+    /* Prefill: what each decoder may have open here at a time; 0: as much as it can have of the tables.
+       Beyond it a decoder holds its REQUESTs back. Grants may add up to more than there is. */
+    uint32_t grant_requests;
+    uint32_t grant_pages;        /* that they ask for, context pages among them */
+    uint64_t grant_prompt_bytes; /* not below the largest prompt */
+    uint64_t turn_bytes;   /* that a lane sends to one peer before the next one's turn, >= 1 */
+    hlg_time lease_ns;     /* silence after which a peer is down */
+    hlg_time heartbeat_ns; /* pause between heartbeats */
+    hlg_time fence_ns;     /* wait for FENCED before the fence domain is closed instead */
 };
 
 #define HLG_SOURCES_MAX          8u
@@ -129,6 +137,11 @@ static inline uint32_t hlg_max_u32(uint32_t a, uint32_t b)
 static inline uint64_t hlg_min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
+}
+
+static inline uint64_t hlg_max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
 }
 
 static inline hlg_time hlg_min_time(hlg_time a, hlg_time b)

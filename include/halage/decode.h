@@ -7,6 +7,7 @@
 
 #include "action.h"
 #include "event.h"
+#include "metrics.h"
 
 struct hlg_decode;
 
@@ -32,6 +33,13 @@ uint32_t hlg_decode_open(const struct hlg_decode *d);
 
 /* Handle that the last successful SUBMIT made. */
 hlg_handle hlg_decode_submitted(const struct hlg_decode *d);
+
+struct hlg_decode_stats {
+    uint64_t pages_quarantined; /* of failed requests: a late write may still land */
+    uint64_t pages_poisoned;    /* for ever */
+    hlg_time busy_ns; /* in which at least one request had something landed and was not whole */
+};
+void hlg_decode_stats(const struct hlg_decode *d, struct hlg_decode_stats *stats);
 
 /* What a page of a pool is to the machine; tests check every landing against it. */
 enum hlg_page_state {

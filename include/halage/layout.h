@@ -82,6 +82,15 @@ enum hlg_refusal_code {
     HLG_REFUSAL_TABLE,     /* HELLO's table of rails, regions or places is incomplete at `a`, `b` */
     HLG_REFUSAL_TRANSPORT, /* an endpoint could not be opened, or the other's not be reached */
     HLG_REFUSAL_PROVIDER, /* providers differ: `a` to `d` are the 16 bytes of the refusing node's */
+    HLG_REFUSAL_KEY,      /* no handshake was had: `a` is of enum hlg_key_trouble */
+};
+
+/* As the node says it that refuses. */
+enum hlg_key_trouble {
+    HLG_KEY_MISSING_HERE = 0, /* it has no key, the other has */
+    HLG_KEY_MISSING_THERE,    /* it has one, the other has none */
+    HLG_KEY_DIFFERS,
+    HLG_KEY_HANDSHAKE, /* else: another version, or what came was damaged */
 };
 
 enum hlg_layout_field {

@@ -21,6 +21,9 @@ const char *hlg_log_level_text(uint32_t level);
 const char *hlg_notice_text(uint32_t kind);
 const char *hlg_reason_text(uint32_t reason);
 
+/* The level that a note's line belongs to: whoever would not log it need not make it. */
+enum hlg_log_level hlg_note_level(const struct hlg_note *note);
+
 /*
  * Make the log line of a note: its name, then `name value` pairs.
  *

@@ -22,7 +22,8 @@ enum hlg_message_kind {
     HLG_MESSAGE_CANCEL,  /* decode -> prefill: stop; answered by FENCED, or by the session's end */
     HLG_MESSAGE_FENCED,  /* prefill -> decode: its writes all completed well, and no more come */
     HLG_MESSAGE_FAILED,  /* prefill -> decode: no more will come; FENCED follows */
-    HLG_MESSAGE_CREDIT,  /* decode -> prefill: immediates taken from each rail, cumulative */
+    HLG_MESSAGE_CREDIT,  /* decode -> prefill: immediates taken from each rail; prefill -> decode:
+                            requests that are over; both since the session began */
     HLG_MESSAGE_HEARTBEAT, /* both ways: I live; renews the session's lease */
     HLG_MESSAGE_DRAIN,     /* prefill -> decode: send no new REQUEST */
     HLG_MESSAGE_BYE,       /* both ways, last: why the session ends */
@@ -76,14 +77,25 @@ struct hlg_place {
     uint64_t stride;
 };
 
+/* What requests ask of a prefiller: counted over a session, or granted at a time. */
+struct hlg_load {
+    uint64_t requests;
+    uint64_t pages;
+    uint64_t prompt_bytes;
+};
+
 struct hlg_hello {
     uint32_t protocol_min;
     uint32_t protocol_max;
     uint32_t role;          /* enum hlg_role */
     uint32_t window_pieces; /* immediates that may be on the way to each of the sender's rails */
-    uint64_t node;          /* this node's identity, the same after a restart; random unless set */
-    uint64_t incarnation;   /* differs from that of every earlier run of this node */
-    uint64_t session;       /* counts the sender's sessions with anyone, from 1 */
+    uint32_t message_bytes_max; /* longest frame that the sender takes */
+    uint32_t prompt_bytes_max;  /* longest prompt */
+    uint32_t draining;          /* prefill: 1: it takes no new REQUEST; else 0 */
+    struct hlg_load grant;      /* prefill: open at a time, of this decoder; decode: all 0 */
+    uint64_t node;        /* this node's identity, the same after a restart; random unless set */
+    uint64_t incarnation; /* differs from that of every earlier run of this node */
+    uint64_t session;     /* counts the sender's sessions with anyone, from 1 */
     uint8_t fingerprint[HLG_FINGERPRINT_BYTES]; /* of the model; opaque; must be equal */
     char provider[16];                          /* transport's name; must be equal; zero padded */
     struct hlg_layout layout;
@@ -140,8 +152,9 @@ struct hlg_credit_entry {
 };
 
 struct hlg_credit {
-    uint32_t count;
-    const struct hlg_credit_entry *entries;
+    struct hlg_load finished; /* prefill -> decode: of the grant, used and free again; else 0 */
+    uint32_t count;           /* decode -> prefill; else 0 */
+    const struct hlg_credit_entry *entries; /* [count] each rail once, upward by lane and rail */
 };
 
 struct hlg_bye {

@@ -26,6 +26,7 @@
 #include "log.h"
 #include "places.h"
 #include "transport.h"
+#include "transport/sealed.h"
 
 struct hlg_messenger;
 
@@ -50,13 +51,29 @@ struct hlg_messenger_config {
 
     /* "host:port", "[v6]:port", ":port" (all addresses), port 0: any; NULL: dial only. */
     const char *listen;
-    hlg_time connect_ns; /* bound of one connect, name look-up included as far as libc lets it be */
+    hlg_time
+        connect_ns; /* bound of one connect, name look-up included as far as libc lets it be; then,
+                            once more, of a connection's handshake or first frame */
+
+    /* [HLG_SEALED_KEY_BYTES] shared by all nodes that are to talk to each other: control frames are then
+       authenticated and encrypted (transport/sealed.h), and limits.message_bytes_max is at least
+       HLG_SEALED_HANDSHAKE_BYTES. NULL: none; then listening on, dialling to, or an endpoint on an
+       address that is not loopback is refused. Copied, and wiped by destroy. */
+    const uint8_t *key;
+    bool allow_unauthenticated; /* without a key, talk to any address all the same */
+    uint32_t
+        waiting_max; /* accepted connections that have not proved themselves: the oldest gives way */
 
     int32_t cpu;           /* that the core thread is pinned to; -1: none */
     hlg_time spin_ns;      /* how long the core thread spins on an idle network before it sleeps */
     hlg_time sleep_ns;     /* longest sleep while requests are open, <= 1 ms */
     hlg_time counter_ns;   /* pause of the layer poller between looks at the counter words */
     uint32_t commands_max; /* commands that may wait for the core thread */
+
+    /* A core thread that is stuck inside the transport for so long (a provider that spins for its dead peer)
+       ends the process, with a line on level fatal that names the call. 0: never; else 10 ms to 1 h. */
+    hlg_time watchdog_ns;
+    int32_t watchdog_exit; /* status to _exit() with then; 0: abort() */
 
     /* Called by the library's threads, and by create and destroy, with one line without its end: lower
        case, `name value` pairs, request id within. Must not call the messenger. NULL: no log. */
@@ -71,7 +88,8 @@ struct hlg_messenger_config {
 };
 
 /* Fills in defaults: limits of hlg_limits_default(), no listening, connect 5 s, spin 50 us, sleep
- * 1 ms, counters 20 us, log level info without a log. Role, layout and fabric remain the caller's. */
+ * 1 ms, counters 20 us, no watchdog, log level info without a log, no key, 64 waiting connections. Role,
+ * layout and fabric remain the caller's. */
 void hlg_messenger_config_default(struct hlg_messenger_config *config);
 
 /*
@@ -297,6 +315,26 @@ int hlg_messenger_poll(struct hlg_messenger *m, struct hlg_report *reports, size
  * finds no more reports: call poll until it returns less than its capacity before sleeping. */
 int hlg_messenger_fd(const struct hlg_messenger *m);
 
+/* Why a connection was not let in, or a session with a key ended. */
+enum hlg_refused {
+    HLG_REFUSED_VERSION = 0, /* of the handshake: as enum hlg_sealed_reason, in its order */
+    HLG_REFUSED_PLAIN,
+    HLG_REFUSED_KEY,
+    HLG_REFUSED_ALTERED,
+    HLG_REFUSED_LONG,
+    HLG_REFUSED_IDENTITY,
+    HLG_REFUSED_BY_PEER,
+    HLG_REFUSED_FRAME,   /* no key here, and the first frame was no HELLO */
+    HLG_REFUSED_SILENCE, /* nothing that let it in came within connect_ns */
+    HLG_REFUSED_CROWDED, /* gave way to newer ones: waiting_max */
+    HLG_REFUSED_GONE,    /* ended before it was let in */
+    HLG_REFUSED_ADDRESS, /* dialled, without a key, and not loopback */
+    HLG_REFUSED_KINDS,
+};
+
+/* One word for labels and logs: "crowded". */
+const char *hlg_refused_name(enum hlg_refused refused);
+
 struct hlg_messenger_stats {
     size_t size;
     uint32_t peers_up;
@@ -316,6 +354,7 @@ struct hlg_messenger_stats {
     uint64_t frames_received;
     uint64_t frames_malformed;
     uint64_t sessions_ended;
+    uint64_t peers_refused[HLG_REFUSED_KINDS];
     uint64_t commands_refused;
     uint64_t layers_early; /* see struct hlg_prefill_stats */
     uint64_t layers_late;
@@ -327,5 +366,26 @@ struct hlg_messenger_stats {
 /* Counters since start, at most 10 ms old or from before the core thread's present sleep. Set
  * stats->size first. */
 int hlg_messenger_stats(struct hlg_messenger *m, struct hlg_messenger_stats *stats);
+
+/*
+ * All that is measured, in Prometheus' text format (version 0.0.4); docs/metrics.md lists the names. As
+ * old as the stats. Labels are few and fixed: none names a peer or a request. Some 20 KB; some 100 us of
+ * the calling thread, of which the core thread can wait for a copy of 5 KB alone.
+ *
+ * text   [bytes] filled with as much as fits, ended with 0; may be NULL with 0 bytes
+ *
+ * Returns the bytes that the whole text has without its final 0, as snprintf() does: call again with more
+ * room when that is >= `bytes`, since numbers may have grown longer meanwhile. -HLG_EFORK, -HLG_ESTATE.
+ */
+int hlg_messenger_metrics(struct hlg_messenger *m, char *text, size_t bytes);
+
+enum hlg_messenger_health {
+    HLG_HEALTH_GOOD = 0,
+    HLG_HEALTH_POISONED, /* pages are lost for ever, since nothing proves that no write can land */
+    HLG_HEALTH_STUCK,    /* the core thread has not moved for 5 s: it is stuck in a provider */
+};
+
+/* The worst that is the case, an enum hlg_messenger_health; -HLG_EFORK, -HLG_ESTATE. */
+int hlg_messenger_health(struct hlg_messenger *m);
 
 #endif

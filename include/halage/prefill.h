@@ -7,6 +7,7 @@
 
 #include "action.h"
 #include "event.h"
+#include "metrics.h"
 
 struct hlg_prefill;
 
@@ -52,6 +53,17 @@ struct hlg_prefill_stats {
     uint64_t requests;
     uint64_t sent;
     uint64_t stopped;
+    uint64_t writes_in_flight; /* paged writes begun and not over */
+    hlg_time busy_ns;          /* in which at least one write was in flight */
+    /* of paged writes. Lag is from when the machine was told that the layer is computed; cached pages
+       have none. Where a newer forward pass had got that far before, it is understated. */
+    struct hlg_histogram write_bytes; /* HLG_HISTOGRAM_BYTES; the rest are HLG_HISTOGRAM_TIME */
+    struct hlg_histogram post_ns;     /* from made to wholly taken by the transport */
+    struct hlg_histogram posted_ns;   /* lag until wholly taken */
+    struct hlg_histogram done_ns;     /* lag until the last piece completed */
+    /* of requests that were SENT: from the first piece taken to the last one completed */
+    struct hlg_histogram transfer_ns;
+    uint64_t beyond_grant; /* REQUESTs rejected because their peer's grant was used up */
 };
 void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *stats);
 

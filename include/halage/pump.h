@@ -102,6 +102,9 @@ struct hlg_pump_stats {
     uint64_t sessions_ended;
     uint64_t layers_early; /* see struct hlg_prefill_stats; 0 for decode */
     uint64_t layers_late;
+    /* The machine's own, all of them; what is another role's is 0. */
+    struct hlg_prefill_stats prefill;
+    struct hlg_decode_stats decode;
 };
 void hlg_pump_stats(const struct hlg_pump *pump, struct hlg_pump_stats *stats);
 

@@ -34,6 +34,7 @@ struct hlg_transport_caps {
     uint64_t piece_bytes_max;
     bool placed;       /* DONE_WRITE means placed, not just acknowledged */
     bool pollable;     /* wait_fd gives a descriptor that wakes on progress */
+    bool reachable;    /* other hosts can write to an endpoint, if they have its keys */
     hlg_time stall_ns; /* see 1 */
 };
 

@@ -42,4 +42,9 @@ uint64_t hlg_wire_scratch_bytes(const struct hlg_limits *limits);
  */
 int64_t hlg_wire_frame_bytes(const uint8_t *header, uint32_t frame_bytes_max);
 
+/* Whether a frame is a HELLO, of this version and long enough to say who greets; then who. Looks at
+ * nothing else of it. */
+bool hlg_wire_hello_identity(const uint8_t *frame, uint64_t bytes, uint64_t *node,
+                             uint64_t *incarnation);
+
 #endif

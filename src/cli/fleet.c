@@ -1,6 +1,8 @@
 #define _GNU_SOURCE /* asprintf(), close_range(), setns() */
 #include "fleet.h"
 
+#include "../node/key.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,6 +17,7 @@
 #include <unistd.h>
 
 #define CONTROL_FD 3 /* in the child */
+#define KEY_FD     4
 #define REAP_MS    10000
 #define WORDS_MAX  (NODE_CONFIG_WORDS + 8)
 
@@ -60,8 +63,9 @@ static bool enter(const char *netns)
     return entered;
 }
 
+/* key  descriptor beyond KEY_FD; -1: none */
 static _Noreturn void run_child(const char *program, char **argv, const struct fleet_place *place,
-                                int socket, pid_t parent)
+                                int socket, int key, pid_t parent)
 {
     sigset_t none;
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent) {
@@ -76,7 +80,10 @@ static _Noreturn void run_child(const char *program, char **argv, const struct f
     if ((socket == CONTROL_FD ? fcntl(socket, F_SETFD, 0) : dup2(socket, CONTROL_FD)) < 0) {
         _exit(1);
     }
-    (void)close_range(CONTROL_FD + 1, ~0u, 0);
+    if (key >= 0 && dup2(key, KEY_FD) < 0) {
+        _exit(1);
+    }
+    (void)close_range(key >= 0 ? KEY_FD + 1 : CONTROL_FD + 1, ~0u, 0);
     if (place != NULL && place->netns[0] != '\0' && !enter(place->netns)) {
         _exit(1);
     }
@@ -84,8 +91,9 @@ static _Noreturn void run_child(const char *program, char **argv, const struct f
     _exit(1);
 }
 
-static int start(struct member *member, const char *program, const struct node_config *config,
-                 const struct fleet_place *place, char *const *extra, bool verbose)
+static int start(struct member *member, int key, const char *program,
+                 const struct node_config *config, const struct fleet_place *place,
+                 char *const *extra, bool verbose)
 {
     char *words[WORDS_MAX] = {(char *)(uintptr_t)program};
     int sockets[2];
@@ -104,7 +112,7 @@ static int start(struct member *member, const char *program, const struct node_c
     (void)fflush(NULL); /* or the child would print it again */
     member->pid = fork();
     if (member->pid == 0) {
-        run_child(program, words, place, sockets[1], parent);
+        run_child(program, words, place, sockets[1], key, parent);
     }
     for (int i = 1; i <= count; i++) {
         free(words[i]);
@@ -117,6 +125,13 @@ static int start(struct member *member, const char *program, const struct node_c
         return -HLG_EIO;
     }
     return 0;
+}
+
+int fleet_hold_key(struct fleet *fleet, struct node_config *config)
+{
+    fleet->key = node_key_hold(config->key, KEY_FD + 1);
+    config->key_file = "/proc/self/fd/4";
+    return fleet->key < 0 ? -HLG_EIO : 0;
 }
 
 int fleet_start_prefill(struct fleet *fleet, const struct node_config *config,
@@ -133,7 +148,7 @@ int fleet_start_prefill(struct fleet *fleet, const struct node_config *config,
     }
     int status = -HLG_EIO;
     if (asprintf(&extra[0], "--listen=%s:0", place == NULL ? "127.0.0.1" : place->ip) >= 0) {
-        status = start(member, "halage-prefill", config, place, extra, verbose);
+        status = start(member, fleet->key, "halage-prefill", config, place, extra, verbose);
     }
     free(extra[0]);
     return status;
@@ -150,7 +165,7 @@ int fleet_start_decode(struct fleet *fleet, const struct node_config *config,
     int status = -HLG_EIO;
     if (asprintf(&extra[0], "--connect=%s", address) >= 0 &&
         asprintf(&extra[1], "--number=%" PRIu32, fleet->decode_count) >= 0) {
-        status = start(member, "halage-decode", config, place, extra, verbose);
+        status = start(member, fleet->key, "halage-decode", config, place, extra, verbose);
     }
     free(extra[0]);
     free(extra[1]);

@@ -40,6 +40,7 @@ struct fleet {
     uint32_t prefill_count; /* 0 where they run elsewhere */
     struct member decode[FLEET_DECODE_MAX];
     uint32_t decode_count;
+    int key; /* descriptor of the key, which its nodes inherit; -1: none */
 };
 
 /* Where a node runs. */
@@ -47,6 +48,10 @@ struct fleet_place {
     char netns[64]; /* network namespace, as `ip netns` names them; "": this one */
     char ip[48];    /* its address there */
 };
+
+/* Hold config->key for the nodes that this process will start, and tell them of it by config->key_file.
+ * Returns 0 or -HLG_EIO. */
+int fleet_hold_key(struct fleet *fleet, struct node_config *config);
 
 /*
  * Start a node program that lies beside this one.

@@ -40,6 +40,8 @@ struct totals {
     hlg_time forwards_ns;
     uint64_t pieces_posted;
     uint64_t poisoned;
+    uint64_t again;
+    uint64_t redials;
     bool prefill_known; /* its numbers are */
 };
 
@@ -109,6 +111,8 @@ static bool make_totals(const struct traffic *t, struct totals *totals)
     }
     for (uint32_t i = 0; i < t->fleet.decode_count; i++) {
         totals->poisoned += t->fleet.decode[i].stats.requests_poisoned;
+        totals->again += t->fleet.decode[i].stats.requests_again;
+        totals->redials += t->fleet.decode[i].stats.redials;
     }
     return true;
 }
@@ -181,7 +185,7 @@ static void print_row(FILE *out, const char *label)
     (void)fprintf(out, "  %-*s", LABEL_WIDTH, label);
 }
 
-static const char *plural(uint32_t count)
+static const char *plural(uint64_t count)
 {
     return count == 1 ? "" : "s";
 }
@@ -360,6 +364,12 @@ void summary_end(struct traffic *t)
     (void)fprintf(t->out, "%s tokens, each with its logits; every landed page and context\n",
                   grouped(totals.tokens, text));
     print_moved(t, &totals);
+    if (totals.again + totals.redials > 0) {
+        print_row(t->out, "again");
+        (void)fprintf(
+            t->out, "%" PRIu64 " request%s asked for once more, after %" PRIu64 " new session%s\n",
+            totals.again, plural(totals.again), totals.redials, plural(totals.redials));
+    }
     if (totals.samples[MEASURE_TTFT].count > 0) {
         print_measures(t, &totals);
     }
@@ -381,14 +391,38 @@ static json_t *make_known(bool known, uint64_t value)
     return known ? json_integer((json_int_t)value) : json_null();
 }
 
+/* What each node that ended well says of its pages. NULL when there was no memory. */
+static json_t *make_nodes(struct traffic *t)
+{
+    json_t *nodes = json_array();
+    struct member *member = NULL;
+    for (uint32_t i = 0; nodes != NULL && (member = fleet_member(&t->fleet, i)) != NULL; i++) {
+        const struct control_stats *stats = &member->stats;
+        if (!member->has_stats) {
+            continue;
+        }
+        json_t *node =
+            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "node", member->title, "pages",
+                      (json_int_t)stats->pages, "pages_free", (json_int_t)stats->pages_free,
+                      "pages_poisoned", (json_int_t)stats->pages_poisoned, "pages_touched",
+                      (json_int_t)stats->pages_touched, "requests_again",
+                      (json_int_t)stats->requests_again, "redials", (json_int_t)stats->redials);
+        if (json_array_append_new(nodes, node) != 0) {
+            json_decref(nodes);
+            nodes = NULL;
+        }
+    }
+    return nodes;
+}
+
 /* A failed allocation within makes json_pack() fail in turn, by the NULL that it is handed. */
-static json_t *make_root(const struct traffic *t, const struct totals *totals)
+static json_t *make_root(struct traffic *t, const struct totals *totals)
 {
     const bool layers = totals->prefill_known && totals->layers_early + totals->layers_late > 0;
     return json_pack(
         "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, "
         "s:I, "
-        "s:b, s:f}",
+        "s:b, s:f, s:o}",
         "requests", (json_int_t)settled(t), "completed", (json_int_t)t->verified + t->mismatched,
         "verified", (json_int_t)t->verified, "mismatched", (json_int_t)t->mismatched, "failed",
         (json_int_t)t->failed, "kv_bytes", (json_int_t)totals->bytes, "writes",
@@ -405,10 +439,10 @@ static json_t *make_root(const struct traffic *t, const struct totals *totals)
             : json_null(),
         "constant_outputs", (json_int_t)t->constant, "requests_poisoned",
         (json_int_t)totals->poisoned, "interrupted", t->interrupted ? 1 : 0, "seconds",
-        (double)(t->ended - t->begun) / 1e9);
+        (double)(t->ended - t->begun) / 1e9, "nodes", make_nodes(t));
 }
 
-int summary_json(const struct traffic *t)
+int summary_json(struct traffic *t)
 {
     struct totals totals;
     const char *file = t->config.json_file;

@@ -20,6 +20,6 @@ __attribute__((format(printf, 2, 3))) void summary_say(struct traffic *traffic, 
 void summary_end(struct traffic *traffic);
 
 /* The JSON file, where one is wanted. Returns an enum cli_exit. */
-int summary_json(const struct traffic *traffic);
+int summary_json(struct traffic *traffic);
 
 #endif

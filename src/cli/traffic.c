@@ -354,6 +354,11 @@ static void take_frame(struct traffic *t, struct member *member, size_t bytes)
     case CONTROL_STATS:
         member->stats = *(const struct control_stats *)frame;
         member->has_stats = true;
+        if (member->stats.pages_touched > 0) {
+            t->node_failed = true;
+            summary_say(t, "%s: bytes landed in %" PRIu64 " pages that nobody had asked for",
+                        member->title, member->stats.pages_touched);
+        }
         break;
     default: /* of a node of another build */
         hlg_unreachable();
@@ -681,9 +686,32 @@ static int prepare(struct traffic *t)
     return CLI_DONE;
 }
 
+/* Nodes that this process starts on both sides get a key of their own, if none was given. */
+static int prepare_key(struct traffic *t)
+{
+    struct node_config *node = &t->config.node;
+    int status = 0;
+    if (node->key_file == NULL && t->config.connect == NULL && !node->insecure) {
+        status = hlg_sealed_key_make(node->key);
+    } else if (node->key_file == NULL) {
+        return CLI_DONE;
+    }
+    if (status == 0) {
+        status = fleet_hold_key(&t->fleet, node);
+    }
+    if (status != 0) {
+        (void)options_error(t->config.command, "the system gives no key: %s", strerror(errno));
+    }
+    return status == 0 ? CLI_DONE : CLI_FAILED;
+}
+
 static int run(struct traffic *t)
 {
-    int status = start_fleet(t);
+    int status = prepare_key(t);
+    if (status != CLI_DONE) {
+        return status;
+    }
+    status = start_fleet(t);
     if (status == CLI_INTERRUPTED) {
         summary_say(t, "interrupted before all nodes were up");
     }
@@ -731,6 +759,7 @@ int traffic_run(const struct traffic_config *config)
     t->config = *config;
     t->signals = -1;
     t->oracle.socket = -1;
+    t->fleet.key = -1;
     t->queue_head = HLG_NONE;
     t->out = config->json_file != NULL && strcmp(config->json_file, "-") == 0 ? stderr : stdout;
     t->tty = isatty(fileno(t->out)) == 1;
@@ -756,6 +785,9 @@ int traffic_run(const struct traffic_config *config)
     workload_fini(&t->workload);
     if (t->signals >= 0) {
         (void)close(t->signals);
+    }
+    if (t->fleet.key >= 0) {
+        (void)close(t->fleet.key);
     }
     free(t);
     return status;

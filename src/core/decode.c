@@ -1,3 +1,5 @@
+#include "census.h"
+#include "credit.h"
 #include "imm.h"
 #include "owner.h"
 #include "session.h"
@@ -48,8 +50,11 @@ struct request {
     hlg_time deadline;
     hlg_time submitted;
     hlg_time accepted;
+    bool begun; /* a piece came */
     hlg_time first_piece;
     hlg_time last_piece;
+    bool receiving; /* something landed and more is to come: counted in `busy` */
+    uint32_t pages; /* it owns, context pages included */
 };
 
 /* Immediates taken from one rail of ours, of one peer. */
@@ -63,6 +68,7 @@ struct hlg_decode {
     struct sessions sessions;
     struct owners owners;
     struct slots slots;
+    struct credits credits;
     struct timers timers; /* by request: its deadline; QUARANTINED: wait for FENCED */
     struct request *requests;
     uint32_t free_head;
@@ -76,6 +82,8 @@ struct hlg_decode {
     struct taken *taken;              /* [peers_max][rails] */
     bool *credit_waits;               /* [peers_max] a CREDIT is queued */
     struct hlg_credit_entry *entries; /* [rails], of the CREDIT being pulled */
+    struct hlg_busy busy;             /* requests that something landed for, not yet whole */
+    uint64_t quarantined;             /* pages of QUARANTINED requests */
 };
 
 static void lay_out(struct hlg_decode *d, struct carve *c, const struct hlg_decode_config *config)
@@ -93,6 +101,7 @@ static void lay_out(struct hlg_decode *d, struct carve *c, const struct hlg_deco
     sessions_init(&d->sessions, c, &session);
     owners_init(&d->owners, c, &d->config.layout);
     slots_init(&d->slots, c, slots);
+    credits_init(&d->credits, c, limits->peers_max, slots);
     timers_init(&d->timers, c, limits->requests_max);
     d->requests = carve_array(c, limits->requests_max, sizeof *d->requests);
     d->free_next = carve_array(c, limits->requests_max, sizeof *d->free_next);
@@ -193,6 +202,12 @@ static struct hlg_notice *notice(struct hlg_decode *d, const struct request *r, 
     return n;
 }
 
+/* Number of the REQUEST to the first source; 0 when there is none. */
+static uint64_t number_of(const struct hlg_decode *d, const struct request *r)
+{
+    return r->source_count > 0 ? d->slots.slots[r->sources[0].slot].number : 0;
+}
+
 /* The record's end: slots and pages share one fate. */
 static void end(struct hlg_decode *d, struct request *r, bool poisoned)
 {
@@ -201,12 +216,19 @@ static void end(struct hlg_decode *d, struct request *r, bool poisoned)
     for (uint32_t i = 0; i < r->source_count; i++) {
         slots_close(&d->slots, r->sources[i].slot, poisoned);
     }
+    if (r->state == REQUEST_QUARANTINED) {
+        HLG_ASSERT(d->quarantined >= r->pages);
+        d->quarantined -= r->pages;
+    }
     if (poisoned) {
-        uint64_t number = r->source_count > 0 ? d->slots.slots[r->sources[0].slot].number : 0;
         uint32_t pages = owners_poison(&d->owners, index, &r->page_list);
-        sessions_note(&d->sessions, HLG_NOTE_PAGES_POISONED, HLG_NONE, number, pages, 0);
+        sessions_note(&d->sessions, HLG_NOTE_PAGES_POISONED, HLG_NONE, number_of(d, r), pages, 0);
     } else {
-        owners_release(&d->owners, index, &r->page_list);
+        uint32_t pages = owners_release(&d->owners, index, &r->page_list);
+        if (r->state == REQUEST_QUARANTINED) {
+            sessions_note(&d->sessions, HLG_NOTE_STEP_PAGES_RETURNED, HLG_NONE, number_of(d, r),
+                          pages, 0);
+        }
     }
     timers_clear(&d->timers, index);
     r->state = REQUEST_FREE;
@@ -231,6 +253,16 @@ static void settle(struct hlg_decode *d, struct request *r)
     end(d, r, lost);
 }
 
+/* Nothing of a source can land any more; `kind` of message that says so, or 0. */
+static void fence(struct hlg_decode *d, struct source *source, uint32_t kind)
+{
+    if (!source->fenced) {
+        source->fenced = true;
+        sessions_note(&d->sessions, HLG_NOTE_STEP_SOURCE_FENCED, source->peer,
+                      d->slots.slots[source->slot].number, kind, 0);
+    }
+}
+
 static void send_answer(struct hlg_decode *d, const struct source *source, uint32_t kind)
 {
     struct outgoing out = {
@@ -242,6 +274,62 @@ static void send_answer(struct hlg_decode *d, const struct source *source, uint3
 
     sessions_send(&d->sessions, source->peer, &out);
 }
+
+/* ---- credit ------------------------------------------------------------------------------- */
+
+static struct hlg_load cost_of(const struct hlg_decode *d, const struct request *r)
+{
+    return load_of(r->groups, d->config.layout.group_count, r->prompt_bytes);
+}
+
+/* Queue the REQUESTs at the head of a peer's line that its grant covers now. */
+static void release_waiting(struct hlg_decode *d, uint32_t peer)
+{
+    struct purse *purse = &d->credits.purses[peer];
+
+    while (purse->head != HLG_NONE && sessions_up(&d->sessions, peer)) {
+        uint32_t index = purse->head;
+        const struct slot *slot = &d->slots.slots[index];
+        struct hlg_load cost = cost_of(d, &d->requests[slot->request]);
+        if (!credits_cover(&d->credits, peer, &d->sessions.peers[peer].grant, &cost)) {
+            return;
+        }
+        credits_drop(&d->credits, peer, index);
+        load_add(&purse->charged, &cost);
+        sessions_send(&d->sessions, peer,
+                      &(struct outgoing){.kind = HLG_MESSAGE_REQUEST,
+                                         .slot = index,
+                                         .load = cost,
+                                         .answer = {.number = slot->number}});
+    }
+}
+
+/* The request needs its waiting REQUESTs no more; those behind them may go. */
+static void drop_waiting(struct hlg_decode *d, const struct request *r)
+{
+    for (uint32_t i = 0; i < r->source_count; i++) {
+        const struct source *source = &r->sources[i];
+        if (d->credits.waits[source->slot]) {
+            credits_drop(&d->credits, source->peer, source->slot);
+            release_waiting(d, source->peer);
+        }
+    }
+}
+
+static int on_credit(struct hlg_decode *d, uint32_t peer, const struct hlg_credit *credit)
+{
+    const struct hlg_load *finished = &credit->finished;
+
+    if (credit->count != 0 || credits_return(&d->credits, peer, finished) != 0) {
+        sessions_note(&d->sessions, HLG_NOTE_GRANT_BACKWARD, peer, finished->requests,
+                      finished->pages, finished->prompt_bytes);
+        return -HLG_EPROTO;
+    }
+    release_waiting(d, peer);
+    return 0;
+}
+
+/* ---- ends --------------------------------------------------------------------------------- */
 
 /* Leave the list of requests that wait for a FLUSH. */
 static void unlist_flush(struct hlg_decode *d, struct request *r)
@@ -263,6 +351,15 @@ static void unlist_flush(struct hlg_decode *d, struct request *r)
     }
 }
 
+/* Nothing more is awaited. */
+static void stop_receiving(struct hlg_decode *d, struct request *r)
+{
+    if (r->receiving) {
+        hlg_busy_end(&d->busy, d->sessions.now);
+        r->receiving = false;
+    }
+}
+
 /* The one terminal event of a request that did not come whole. */
 static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason,
                  hlg_time retry_after_ns)
@@ -274,13 +371,16 @@ static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason
     if (r->state == REQUEST_FLUSHING) {
         unlist_flush(d, r);
     }
+    stop_receiving(d, r);
+    d->quarantined += r->pages;
+    drop_waiting(d, r);
     r->state = REQUEST_QUARANTINED;
     r->reason = (uint32_t)reason;
     notice(d, r, HLG_NOTICE_FAILED)->retry_after_ns = retry_after_ns;
     for (uint32_t i = 0; i < r->source_count; i++) {
         struct source *source = &r->sources[i];
         if (!source->sent) {
-            source->fenced = true; /* its REQUEST is dropped unsent */
+            fence(d, source, 0); /* its REQUEST is dropped unsent */
         } else if (!source->fenced) {
             send_answer(d, source, HLG_MESSAGE_CANCEL);
         }
@@ -302,6 +402,9 @@ static void complete(struct hlg_decode *d, struct request *r)
 {
     uint32_t index = index_of(d, r);
 
+    drop_waiting(d, r);
+    sessions_note(&d->sessions, HLG_NOTE_STEP_WHOLE, HLG_NONE, number_of(d, r), r->bytes, 0);
+    stop_receiving(d, r);
     if (!d->config.flush) {
         ready(d, r);
         return;
@@ -360,8 +463,16 @@ static int check_submit(const struct hlg_decode *d, const struct hlg_event_submi
     return 0;
 }
 
-/* Whether its REQUESTs fit into frames: one that does not would end the session that it goes to. */
-static bool fits_frame(const struct hlg_decode *d, const struct hlg_event_submit *e)
+static int too_large(struct hlg_decode *d, uint32_t peer, enum note_size what, uint64_t asked,
+                     uint64_t most)
+{
+    sessions_note(&d->sessions, HLG_NOTE_SUBMIT_TOO_LARGE, peer, (uint64_t)what, asked, most);
+    return -HLG_ELIMIT;
+}
+
+/* Whether its REQUESTs can ever go: fit into frames, and into what each peer takes and grants. One that
+ * does not would wait for its end, or end the session that it goes to. */
+static int check_sizes(struct hlg_decode *d, const struct hlg_event_submit *e)
 {
     struct hlg_message m = {.kind = HLG_MESSAGE_REQUEST,
                             .request = {.prompt_bytes = e->prompt_bytes,
@@ -373,10 +484,29 @@ static bool fits_frame(const struct hlg_decode *d, const struct hlg_event_submit
         pages += e->groups[g].count;
     }
     if (pages > HLG_TOKENS_MAX) {
-        return false;
+        return too_large(d, HLG_NONE, NOTE_SIZE_PAGES, pages, HLG_TOKENS_MAX);
     }
     memcpy(m.request.groups, e->groups, sizeof m.request.groups);
-    return hlg_wire_bytes(&m) <= d->config.limits.message_bytes_max;
+    uint64_t bytes = hlg_wire_bytes(&m);
+    for (uint32_t i = 0; i < e->source_count; i++) {
+        const struct session *peer = &d->sessions.peers[e->peers[i]];
+        uint32_t frame = hlg_min_u32(d->config.limits.message_bytes_max, peer->message_bytes_max);
+        if (bytes > frame) {
+            return too_large(d, e->peers[i], NOTE_SIZE_FRAME, bytes, frame);
+        }
+        if (e->prompt_bytes > peer->prompt_bytes_max) {
+            return too_large(d, e->peers[i], NOTE_SIZE_PROMPT, e->prompt_bytes,
+                             peer->prompt_bytes_max);
+        }
+        if (pages > peer->grant.pages) {
+            return too_large(d, e->peers[i], NOTE_SIZE_PAGES, pages, peer->grant.pages);
+        }
+        if (e->prompt_bytes > peer->grant.prompt_bytes) {
+            return too_large(d, e->peers[i], NOTE_SIZE_PROMPT_GRANT, e->prompt_bytes,
+                             peer->grant.prompt_bytes);
+        }
+    }
+    return 0;
 }
 
 static int check_peers(const struct hlg_decode *d, const struct hlg_event_submit *e)
@@ -441,11 +571,13 @@ static void add_sources(struct hlg_decode *d, struct request *r, const struct hl
         r->bytes += planned_bytes(&peer->plan, offset, pages);
     }
     for (uint32_t i = 0; i < e->source_count; i++) {
-        sessions_send(
-            &d->sessions, e->peers[i],
-            &(struct outgoing){.kind = HLG_MESSAGE_REQUEST,
-                               .slot = r->sources[i].slot,
-                               .answer = {.number = d->slots.slots[r->sources[i].slot].number}});
+        uint32_t slot = r->sources[i].slot;
+        credits_wait(&d->credits, e->peers[i], slot);
+        release_waiting(d, e->peers[i]);
+        if (d->credits.waits[slot]) {
+            sessions_note(&d->sessions, HLG_NOTE_STEP_REQUEST_WAITS, e->peers[i],
+                          d->slots.slots[slot].number, 0, 0);
+        }
     }
 }
 
@@ -458,6 +590,7 @@ static int take_pages(struct hlg_decode *d, struct request *r, const struct hlg_
             owners_release(&d->owners, index_of(d, r), &r->page_list);
             return error;
         }
+        r->pages += e->groups[g].count;
     }
     return 0;
 }
@@ -471,8 +604,8 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
     }
     bool needs = hlg_handoff_needs_prefill(&d->config.layout, e->tokens, asked);
     error = needs ? check_peers(d, e) : 0;
-    if (error == 0 && needs && !fits_frame(d, e)) {
-        error = -HLG_EINVAL;
+    if (error == 0 && needs) {
+        error = check_sizes(d, e);
     }
     if (error != 0) {
         return error;
@@ -518,11 +651,8 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
 
 /* Whose window an immediate came out of, or HLG_NONE. FENCED may overtake the immediates of writes that
  * it vouches for, so that their slot is closed, or another's already. */
-static uint32_t credited_peer(const struct hlg_decode *d, const struct hlg_event_imm *e)
+static uint32_t credited_peer(const struct hlg_decode *d, const struct sender *sender)
 {
-    const struct sender *sender =
-        slots_sender(&d->slots, hlg_imm_slot(e->imm), hlg_imm_generation(e->imm));
-
     if (sender == NULL || sender->serial == 0) {
         return HLG_NONE;
     }
@@ -531,14 +661,19 @@ static uint32_t credited_peer(const struct hlg_decode *d, const struct hlg_event
 
 static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
 {
-    uint32_t peer = credited_peer(d, e);
+    struct sender *sender =
+        slots_sender(&d->slots, hlg_imm_slot(e->imm), hlg_imm_generation(e->imm));
+    uint32_t peer = credited_peer(d, sender);
 
-    if (peer == HLG_NONE) {
+    if (peer == HLG_NONE || d->sessions.peers[peer].domain != e->domain) {
         return;
     }
+    /* One that comes again, after its request was whole, took nothing out of the window. */
+    uint64_t credited = hlg_min_u64(e->immediates, sender->owed);
     HLG_ASSERT(e->rail < d->config.rails && e->lane < d->rails / d->config.rails);
     struct taken *taken = &d->taken[peer * d->rails + e->lane * d->config.rails + e->rail];
-    taken->pieces += e->immediates;
+    sender->owed -= credited;
+    taken->pieces += credited;
     if (taken->pieces - taken->told >= d->config.limits.window_pieces / 2 &&
         !d->credit_waits[peer] && sessions_up(&d->sessions, peer)) {
         d->credit_waits[peer] = true;
@@ -560,8 +695,14 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     if (!source->sent) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_EARLY, source->peer, slot->number, pieces, 0);
     }
-    if (r->first_piece == 0) {
+    if (!r->begun) {
+        r->begun = true;
         r->first_piece = d->sessions.now;
+        sessions_note(&d->sessions, HLG_NOTE_STEP_FIRST_PIECE, source->peer, slot->number, 0, 0);
+    }
+    if (!r->receiving && r->state <= REQUEST_RECEIVING) {
+        hlg_busy_begin(&d->busy, d->sessions.now);
+        r->receiving = true;
     }
     r->last_piece = d->sessions.now;
     if (slot->counted > slot->expected) {
@@ -583,6 +724,17 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     }
 }
 
+/* Whether an immediate came over the fence domain of whoever writes for this slot. Others that hold keys can
+ * make a slot up, but only over their own domain's endpoints. */
+static bool came_home(const struct hlg_decode *d, const struct slot *slot,
+                      const struct hlg_event_imm *e)
+{
+    const struct session *session =
+        session_of(d, &d->requests[slot->request].sources[slot->source]);
+
+    return session == NULL || session->domain == e->domain;
+}
+
 static int on_imm(struct hlg_decode *d, const struct hlg_event_imm *e)
 {
     uint32_t index = hlg_imm_slot(e->imm);
@@ -598,6 +750,10 @@ static int on_imm(struct hlg_decode *d, const struct hlg_event_imm *e)
     struct slot *slot = &d->slots.slots[index];
     if (slot->state != SLOT_OPEN || slot->generation != hlg_imm_generation(e->imm)) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_STALE, HLG_NONE, e->imm, e->pieces, 0);
+        return 0;
+    }
+    if (!came_home(d, slot, e)) {
+        sessions_note(&d->sessions, HLG_NOTE_IMM_UNKNOWN, HLG_NONE, e->imm, e->pieces, 0);
         return 0;
     }
     if (e->pieces > 0) {
@@ -622,6 +778,8 @@ static void on_accept(struct hlg_decode *d, struct request *r, struct source *so
         return;
     }
     source->accepted = true;
+    sessions_note(&d->sessions, HLG_NOTE_STEP_ACCEPTED, source->peer, slot->number, answer->pieces,
+                  0);
     for (uint32_t i = 0; i < r->source_count; i++) {
         if (!r->sources[i].accepted) {
             return;
@@ -647,7 +805,7 @@ static void on_end_of_source(struct hlg_decode *d, struct request *r, struct sou
         reason = (enum hlg_reason)answer->reason;
     }
     if (kind != HLG_MESSAGE_FAILED) {
-        source->fenced = true;
+        fence(d, source, kind);
     }
     if (r->state == REQUEST_READY) {
         return; /* whole all the same: immediates alone complete a request */
@@ -699,6 +857,11 @@ static int on_message(struct hlg_decode *d, const struct hlg_event_peer *e)
     case HLG_MESSAGE_FAILED:
         on_answer(d, e->peer, e->message->kind, &e->message->answer);
         return 0;
+    case HLG_MESSAGE_CREDIT:
+        if (on_credit(d, e->peer, &e->message->credit) != 0) {
+            sessions_end(&d->sessions, e->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        }
+        return 0;
     case HLG_MESSAGE_HELLO:
     case HLG_MESSAGE_HEARTBEAT:
     case HLG_MESSAGE_DRAIN:
@@ -706,7 +869,6 @@ static int on_message(struct hlg_decode *d, const struct hlg_event_peer *e)
         hlg_unreachable(); /* the sessions took it */
     case HLG_MESSAGE_REQUEST:
     case HLG_MESSAGE_CANCEL:
-    case HLG_MESSAGE_CREDIT:
         break; /* a prefiller does not send these */
     }
     sessions_note(&d->sessions, HLG_NOTE_MESSAGE_UNEXPECTED, e->peer, e->message->kind, 0, 0);
@@ -730,7 +892,7 @@ static void for_each_source(struct hlg_decode *d, uint32_t peer, bool closed, in
             }
             touched = true;
             if (closed && status == 0) {
-                source->fenced = true;
+                fence(d, source, 0);
             } else if (closed) {
                 source->lost = true;
             }
@@ -754,6 +916,7 @@ static int on_closed(struct hlg_decode *d, const struct hlg_event_peer *e)
         return error;
     }
     for_each_source(d, e->peer, true, e->status);
+    credits_forget(&d->credits, e->peer);
     memset(&d->taken[e->peer * d->rails], 0, d->rails * sizeof *d->taken);
     d->credit_waits[e->peer] = false;
     return 0;
@@ -860,7 +1023,7 @@ static int dispatch(struct hlg_decode *d, const struct hlg_event *event)
     return -HLG_EINVAL;
 }
 
-/* The REQUEST that the last `next` pulled was refused: the peer has not seen it. */
+/* What the last `next` pulled was refused: the peer has not seen it, and it is still queued. */
 static void unsent(struct hlg_decode *d, const struct hlg_event *event)
 {
     if (event->kind != HLG_EVENT_SEND_REFUSED || d->sessions.sending == HLG_NONE ||
@@ -868,10 +1031,14 @@ static void unsent(struct hlg_decode *d, const struct hlg_event *event)
         return;
     }
     const struct outgoing *out = &d->sessions.out[d->sessions.peers[event->peer.peer].out_head];
+    if (out->kind == HLG_MESSAGE_CREDIT) {
+        d->credit_waits[event->peer.peer] = true;
+    }
     if (out->kind == HLG_MESSAGE_REQUEST) {
         const struct slot *slot = &d->slots.slots[out->slot];
         struct request *r = &d->requests[slot->request];
         r->sources[slot->source].sent = false;
+        load_subtract(&d->credits.purses[event->peer.peer].sent, &out->load);
         if (r->state == REQUEST_SENT) {
             r->state = REQUEST_PLANNED;
         }
@@ -925,6 +1092,7 @@ static bool fill_request(struct hlg_decode *d, const struct outgoing *out,
     memcpy(m->groups, r->groups, sizeof m->groups);
     memcpy(m->id, r->id, r->id_bytes);
     source->sent = true;
+    load_add(&d->credits.purses[source->peer].sent, &out->load);
     bool all_sent = true;
     for (uint32_t i = 0; i < r->source_count; i++) {
         all_sent = all_sent && r->sources[i].sent;
@@ -961,7 +1129,9 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
             fill_credit(d, action->send.peer, &action->send.message.credit);
         } else if (out->kind == HLG_MESSAGE_REQUEST &&
                    !fill_request(d, out, &action->send.message.request)) {
+            load_subtract(&d->credits.purses[action->send.peer].charged, &out->load);
             sessions_unsend(&d->sessions);
+            release_waiting(d, action->send.peer);
             continue;
         }
         return 1;
@@ -980,12 +1150,19 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
 
 hlg_time hlg_decode_deadline(const struct hlg_decode *d)
 {
-    return hlg_min_time(d->sessions.deadline, timers_next(&d->timers));
+    return hlg_min_time(timers_next(&d->sessions.due), timers_next(&d->timers));
 }
 
 uint32_t hlg_decode_open(const struct hlg_decode *d)
 {
     return d->open_count;
+}
+
+void hlg_decode_stats(const struct hlg_decode *d, struct hlg_decode_stats *stats)
+{
+    *stats = (struct hlg_decode_stats){.pages_quarantined = d->quarantined,
+                                       .pages_poisoned = d->owners.poisoned_count,
+                                       .busy_ns = hlg_busy_total(&d->busy, d->sessions.now)};
 }
 
 hlg_handle hlg_decode_submitted(const struct hlg_decode *d)
@@ -1011,6 +1188,22 @@ enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, u
     return r->state == REQUEST_QUARANTINED ? HLG_PAGE_QUARANTINED : HLG_PAGE_OWNED;
 }
 
+void hlg_decode_census(const struct hlg_decode *d, struct hlg_census *census)
+{
+    *census = (struct hlg_census){
+        .requests = d->open_count,
+        .requests_max = d->config.limits.requests_max,
+        .timers = d->timers.count,
+        .slots = d->slots.capacity - d->slots.free_count - d->slots.poisoned_count,
+        .slots_poisoned = d->slots.poisoned_count,
+        .slots_max = d->slots.capacity,
+        .pages = d->owners.owned_count,
+        .pages_poisoned = d->owners.poisoned_count,
+        .pages_max = d->owners.entry_count,
+    };
+    sessions_census(&d->sessions, census);
+}
+
 static void check_request(const struct hlg_decode *d, const struct request *r)
 {
     uint32_t unfenced = 0;
@@ -1023,6 +1216,8 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
         HLG_ASSERT(slot->source == i);
         HLG_ASSERT(r->state == REQUEST_QUARANTINED || r->state == REQUEST_READY ||
                    slot->counted <= slot->expected);
+        HLG_ASSERT(!d->credits.waits[source->slot] ||
+                   (!source->sent && r->state == REQUEST_PLANNED));
         unfenced += !source->fenced && !source->lost;
         sent += source->sent;
     }
@@ -1031,8 +1226,42 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
     HLG_ASSERT(r->state != REQUEST_SENT || sent == r->source_count);
     HLG_ASSERT((r->state != REQUEST_SENT && r->state != REQUEST_RECEIVING) || !whole);
     HLG_ASSERT(r->state != REQUEST_FLUSHING || whole);
+    HLG_ASSERT(!r->receiving || (r->state <= REQUEST_RECEIVING && !whole));
     HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0);
     HLG_ASSERT((r->reason != HLG_REASON_NONE) == (r->state == REQUEST_QUARANTINED));
+}
+
+/* What is charged and not sent is in the outbox, and who waits for credit waits at its own peer. */
+static void check_credits(const struct hlg_decode *d)
+{
+    uint32_t listed = 0;
+
+    for (uint32_t i = 0; i < d->config.limits.peers_max; i++) {
+        const struct purse *purse = &d->credits.purses[i];
+        struct hlg_load queued = purse->charged;
+        for (uint32_t s = purse->head; s != HLG_NONE; s = d->credits.next[s]) {
+            const struct slot *slot = &d->slots.slots[s];
+            HLG_ASSERT(slot->state == SLOT_OPEN && d->credits.waits[s]);
+            HLG_ASSERT(d->requests[slot->request].sources[slot->source].peer == i);
+            listed++;
+        }
+        load_subtract(&queued, &purse->sent);
+        HLG_ASSERT(load_within(&purse->returned, &purse->sent));
+        for (uint32_t o = d->sessions.peers[i].out_head;
+             o != HLG_NONE && d->sessions.peers[i].state == SESSION_UP;
+             o = d->sessions.out[o].next) {
+            const struct outgoing *out = &d->sessions.out[o];
+            bool pulled = d->sessions.sending == i && o == d->sessions.peers[i].out_head;
+            if (out->kind == HLG_MESSAGE_REQUEST && !pulled) {
+                load_subtract(&queued, &out->load);
+            }
+        }
+        HLG_ASSERT(queued.requests == 0 || d->sessions.peers[i].state != SESSION_UP);
+    }
+    for (uint32_t i = 0; i < d->slots.capacity; i++) {
+        listed -= d->credits.waits[i];
+    }
+    HLG_ASSERT(listed == 0);
 }
 
 int hlg_decode_check(const struct hlg_decode *d)
@@ -1040,11 +1269,14 @@ int hlg_decode_check(const struct hlg_decode *d)
     uint32_t open = 0;
     uint32_t slots = 0;
     uint32_t owned = 0;
+    uint64_t receiving = 0;
+    uint64_t quarantined = 0;
 
     sessions_check(&d->sessions);
     owners_check(&d->owners);
     slots_check(&d->slots);
     timers_check(&d->timers);
+    check_credits(d);
     for (uint32_t i = 0; i < d->config.limits.requests_max; i++) {
         const struct request *r = &d->requests[i];
         if (r->state == REQUEST_FREE) {
@@ -1053,11 +1285,16 @@ int hlg_decode_check(const struct hlg_decode *d)
         check_request(d, r);
         open++;
         slots += r->source_count;
+        receiving += r->receiving;
+        quarantined += r->state == REQUEST_QUARANTINED ? r->pages : 0;
+        uint32_t before = owned;
         for (uint32_t e = r->page_list; e != HLG_NONE; e = d->owners.entries[e].next) {
             HLG_ASSERT(d->owners.entries[e].owner == i);
             owned++;
         }
+        HLG_ASSERT(owned - before == r->pages);
     }
+    HLG_ASSERT(receiving == d->busy.depth && quarantined == d->quarantined);
     HLG_ASSERT(open == d->open_count);
     HLG_ASSERT(slots + d->slots.free_count + d->slots.poisoned_count == d->slots.capacity);
     HLG_ASSERT(owned == d->owners.owned_count);

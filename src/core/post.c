@@ -76,7 +76,7 @@ static void list_append(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uin
         p->cursors[q->tail].next = index;
     }
     q->tail = index;
-    p->lanes[lane].busy[peer / 64] |= 1ull << (peer % 64);
+    bits_set(p->lanes[lane].busy, peer);
 }
 
 static void list_remove(struct hlg_prefill *p, struct queue *q, uint32_t index)
@@ -113,6 +113,7 @@ static void chunk_end(struct hlg_prefill *p, uint32_t index)
     if (chunk->forward != HLG_NONE) {
         layers_drop(&p->layers, chunk->forward);
     }
+    shares_give(&p->chunk_shares, r->peer, 1);
     *chunk = (struct chunk){.request = HLG_NONE, .next = p->chunk_free};
     p->chunk_free = index;
     p->chunk_free_count++;
@@ -148,6 +149,13 @@ static void op_free(struct hlg_prefill *p, uint32_t index)
     HLG_ASSERT(op->done + op->failed == op->taken && op->taken == op->total);
     HLG_ASSERT(p->requests[op->request].op_count > 0);
     p->requests[op->request].op_count--;
+    if (op->taken > 0) {
+        hlg_busy_end(&p->busy, p->sessions.now);
+    }
+    if (op->fact != 0 && op->failed == 0 && op->taken > 0) {
+        hlg_histogram_add(&p->stats.done_ns, HLG_HISTOGRAM_TIME, p->sessions.now - op->fact);
+    }
+    shares_give(&p->op_shares, op->peer, 1);
     *op = (struct op){.request = HLG_NONE, .next = p->op_free};
     p->op_free = index;
     p->op_free_count++;
@@ -257,6 +265,10 @@ static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
     op->last_of_layer = !more || cursor->position != position;
     uint32_t stage = rank / p->config.layout.tp; /* floor: the rank's stage */
     op->counts = op->layer + 1 < p->config.layout.stage_limit[stage] && op->forward != 0;
+    op->made = p->sessions.now;
+    op->fact = op->forward == 0
+                   ? 0
+                   : facts_at(&p->facts, post_word(p, r->source_pool, rank), op->forward, position);
     return more;
 }
 
@@ -269,11 +281,12 @@ static uint32_t make_op(struct hlg_prefill *p, uint32_t lane, uint32_t peer)
     if (cursor == HLG_NONE) {
         return HLG_NONE;
     }
-    if (p->op_free == HLG_NONE) {
-        p->op_wanted = true;
+    if (!shares_take(&p->op_shares, peer, 1)) {
+        p->op_wanted = true; /* others go on with theirs */
         return HLG_NONE;
     }
     uint32_t index = p->op_free;
+    HLG_ASSERT(index != HLG_NONE);
     struct op *op = &p->ops[index];
     p->op_free = op->next;
     p->op_free_count--;
@@ -354,32 +367,17 @@ static bool offer(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t 
     return true;
 }
 
-/* The first busy peer from the one whose turn it is on, or HLG_NONE. */
-static uint32_t next_busy(const struct hlg_prefill *p, const struct lane *lane)
-{
-    const uint32_t words = (uint32_t)post_words(p->config.limits.peers_max);
-    const uint32_t first = lane->turn / 64;
-    uint64_t word = lane->busy[first] & (UINT64_MAX << (lane->turn % 64));
-
-    for (uint32_t i = 0; i <= words; i++) {
-        if (word != 0) {
-            return (first + i) % words * 64 + (uint32_t)__builtin_ctzll(word);
-        }
-        word = lane->busy[(first + i + 1) % words];
-    }
-    return HLG_NONE;
-}
-
 /* Nothing of a peer can be offered now: it is not busy if nothing is queued either. */
 static void rest(struct hlg_prefill *p, uint32_t index, uint32_t peer)
 {
     bool busy = queue_of(p, index, peer)->head != HLG_NONE;
 
     for (uint32_t rail = 0; !busy && rail < p->config.rails; rail++) {
-        busy = link_of(p, index, peer, rail)->op != HLG_NONE;
+        const struct link *link = link_of(p, index, peer, rail);
+        busy = link->op != HLG_NONE || link->parked; /* ROOM looks for those */
     }
     if (!busy) {
-        p->lanes[index].busy[peer / 64] &= ~(1ull << (peer % 64));
+        bits_clear(p->lanes[index].busy, peer);
     }
 }
 
@@ -392,9 +390,10 @@ int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
         return 0;
     }
     const uint32_t peers_max = p->config.limits.peers_max;
+    const uint32_t words = bits_words(peers_max);
     const uint32_t start = lane->turn;
     for (uint32_t looked = 0; looked < peers_max;) {
-        uint32_t peer = next_busy(p, lane);
+        uint32_t peer = bits_next(lane->busy, words, lane->turn);
         uint32_t ahead = peer == HLG_NONE ? peers_max : (peer + peers_max - start) % peers_max;
         if (peer == HLG_NONE || ahead < looked) {
             break; /* once round */
@@ -435,6 +434,19 @@ static struct op *untaken(const struct hlg_prefill *p, const struct op *op)
     return NULL;
 }
 
+/* A write is wholly with the transport. */
+static void measure(struct hlg_prefill *p, const struct op *op)
+{
+    const hlg_time now = p->sessions.now;
+
+    hlg_histogram_add(&p->stats.post_ns, HLG_HISTOGRAM_TIME, now - op->made);
+    hlg_histogram_add(&p->stats.write_bytes, HLG_HISTOGRAM_BYTES,
+                      (uint64_t)op->total * op->slice->bytes);
+    if (op->fact != 0) {
+        hlg_histogram_add(&p->stats.posted_ns, HLG_HISTOGRAM_TIME, now - op->fact);
+    }
+}
+
 /* All of a layer's writes of one chunk and rank are with the transport: before its forward ended? */
 static void count_layer(struct hlg_prefill *p, const struct op *op)
 {
@@ -465,7 +477,16 @@ int post_taken(struct hlg_prefill *p, const struct hlg_event_taken *e)
     struct lane *lane = &p->lanes[op->lane];
     HLG_ASSERT(link->op == e->op);
     p->offered = HLG_NONE;
+    if (e->pieces > 0 && op->taken == 0) {
+        hlg_busy_begin(&p->busy, p->sessions.now);
+    }
+    if (e->pieces > 0 && r->posted == 0) {
+        r->first_piece = p->sessions.now;
+    }
     op->taken += e->pieces;
+    if (r->posted == 0 && e->pieces > 0) {
+        sessions_note(&p->sessions, HLG_NOTE_STEP_FIRST_POSTED, r->peer, r->number, e->pieces, 0);
+    }
     r->posted += e->pieces;
     uint64_t bytes = (uint64_t)e->pieces * op->slice->bytes;
     r->bytes += bytes;
@@ -478,6 +499,7 @@ int post_taken(struct hlg_prefill *p, const struct hlg_event_taken *e)
     }
     if (op->taken == op->total) {
         link->op = HLG_NONE;
+        measure(p, op);
         count_layer(p, op);
     }
     return 0;
@@ -488,8 +510,12 @@ int post_room(struct hlg_prefill *p, uint32_t lane, uint32_t rail)
     if (lane >= p->lane_count || rail >= p->config.rails) {
         return -HLG_EINVAL;
     }
-    for (uint32_t peer = 0; peer < p->config.limits.peers_max; peer++) {
-        link_of(p, lane, peer, rail)->parked = false;
+    /* Only busy peers can be parked. */
+    for (uint32_t word = 0; word < bits_words(p->config.limits.peers_max); word++) {
+        for (uint64_t rest = p->lanes[lane].busy[word]; rest != 0; rest &= rest - 1) {
+            uint32_t peer = word * 64 + (uint32_t)__builtin_ctzll(rest);
+            link_of(p, lane, peer, rail)->parked = false;
+        }
     }
     p->lanes[lane].idle = false;
     return 0;
@@ -520,19 +546,31 @@ int post_done(struct hlg_prefill *p, const struct hlg_event_done *e, uint32_t *r
 int post_credit(struct hlg_prefill *p, uint32_t peer, const struct hlg_credit *credit)
 {
     uint32_t lanes = hlg_layout_lanes(&p->sessions.peers[peer].plan.target);
+    uint64_t rails_max = p->config.limits.rails_max;
+    uint64_t least = 0; /* each rail at most once */
+    bool gives = false;
 
     for (uint32_t i = 0; i < credit->count; i++) {
         const struct hlg_credit_entry *entry = &credit->entries[i];
-        if (entry->lane >= lanes || entry->rail >= p->config.limits.rails_max) {
+        if (entry->lane >= lanes || entry->rail >= rails_max ||
+            entry->lane * rails_max + entry->rail < least) {
+            sessions_note(&p->sessions, HLG_NOTE_CREDIT_BACKWARD, peer, entry->lane, entry->rail,
+                          entry->pieces);
             return -HLG_EPROTO;
         }
+        least = entry->lane * rails_max + entry->rail + 1;
         struct window *w = window_of(p, peer, entry->lane, entry->rail);
         if (entry->pieces < w->credited || entry->pieces > w->posted) {
             sessions_note(&p->sessions, HLG_NOTE_CREDIT_BACKWARD, peer, entry->lane, entry->rail,
                           entry->pieces);
             return -HLG_EPROTO;
         }
+        gives = gives || entry->pieces > w->credited;
         w->credited = entry->pieces;
+    }
+    if (!gives) {
+        sessions_note(&p->sessions, HLG_NOTE_CREDIT_BACKWARD, peer, HLG_NONE, HLG_NONE, 0);
+        return -HLG_EPROTO; /* given before */
     }
     post_wake(p);
     return 0;
@@ -559,7 +597,7 @@ static uint32_t check_queues(const struct hlg_prefill *p)
         const uint32_t peer = i % p->config.limits.peers_max;
         const struct lane *lane = &p->lanes[i / p->config.limits.peers_max];
         uint32_t before = HLG_NONE;
-        HLG_ASSERT(p->queues[i].head == HLG_NONE || (lane->busy[peer / 64] >> peer % 64 & 1) != 0);
+        HLG_ASSERT(p->queues[i].head == HLG_NONE || bits_has(lane->busy, peer));
         for (uint32_t c = p->queues[i].head; c != HLG_NONE; c = p->cursors[c].next) {
             const struct prefill_request *r = &p->requests[p->chunks[c / p->ranks].request];
             HLG_ASSERT(p->cursors[c].listed && p->cursors[c].before == before);
@@ -578,6 +616,7 @@ void post_check(const struct hlg_prefill *p)
     uint32_t cursors = 0;
     uint32_t chunks = 0;
     uint32_t ops = 0;
+    uint64_t begun = 0;
 
     for (uint32_t i = 0; i < p->config.limits.chunks_max; i++) {
         chunks += p->chunks[i].request != HLG_NONE;
@@ -592,11 +631,13 @@ void post_check(const struct hlg_prefill *p)
             continue;
         }
         ops++;
+        begun += op->taken > 0;
         HLG_ASSERT(op->done + op->failed <= op->taken && op->taken <= op->total);
         HLG_ASSERT(op->done + op->failed < op->total); /* or it would be free */
         bool current = link_of(p, op->lane, op->peer, op->rail)->op == i;
         HLG_ASSERT(current == (op->taken < op->total));
-        HLG_ASSERT(!current || (p->lanes[op->lane].busy[op->peer / 64] >> op->peer % 64 & 1) != 0);
+        HLG_ASSERT(!current || bits_has(p->lanes[op->lane].busy, op->peer));
     }
     HLG_ASSERT(ops + p->op_free_count == p->config.limits.ops_max);
+    HLG_ASSERT(begun == p->busy.depth);
 }

@@ -6,7 +6,10 @@
 #ifndef HALAGE_CORE_POST_H
 #define HALAGE_CORE_POST_H
 
+#include "bits.h"
 #include "chunk.h"
+#include "credit.h"
+#include "fact.h"
 #include "layer.h"
 #include "session.h"
 #include "timer.h"
@@ -23,7 +26,9 @@ struct op {
     uint32_t target_rail;
     uint32_t layer;
     uint32_t imm;
-    uint32_t forward;   /* number; 0: cached pages */
+    uint32_t forward; /* number; 0: cached pages */
+    hlg_time fact;    /* when its layer was known to be computed; 0: cached pages */
+    hlg_time made;
     bool last_of_layer; /* of its chunk and rank */
     bool counts;        /* towards layers_early / layers_late */
     const struct hlg_slice *slice;
@@ -93,8 +98,11 @@ struct prefill_request {
     uint64_t expected;
     uint64_t posted;
     uint64_t done;
-    uint64_t failed; /* pieces that ended in error: they may land all the same, and late */
-    uint64_t bytes;  /* posted */
+    uint64_t failed;      /* pieces that ended in error: they may land all the same, and late */
+    uint64_t bytes;       /* posted */
+    hlg_time first_piece; /* when the first was taken */
+    uint32_t block_count;
+    struct hlg_load load; /* of the peer's grant */
     uint32_t id_bytes;
     uint8_t id[HLG_REQUEST_ID_BYTES_MAX];
 };
@@ -110,7 +118,13 @@ struct hlg_prefill {
     struct sessions sessions;
     struct timers timers; /* by request: its deadline */
     struct layers layers;
+    struct facts facts;
     struct blocks blocks;
+    struct shares request_shares; /* of each table, by peer */
+    struct shares block_shares;
+    struct shares chunk_shares;
+    struct shares op_shares;
+    struct ledger *ledgers; /* [peers_max] */
     struct prefill_request *requests;
     uint32_t *parts; /* [requests_max][forwards_max] forward numbers that a request takes part in */
     uint32_t free_head;
@@ -134,18 +148,12 @@ struct hlg_prefill {
     struct link *links;                        /* [lanes][peers_max][rails] */
     struct window *windows;                    /* [peers_max][HLG_RANKS_MAX][rails_max] */
     const struct hlg_request_message *message; /* of a REQUESTED notice not yet pulled */
-    bool draining;
+    struct hlg_busy busy; /* writes begun and not over */
     struct hlg_prefill_stats stats;
 };
 
 /* Counter word that speaks for a hosted rank of a pool. */
 uint32_t post_word(const struct hlg_prefill *p, uint32_t pool, uint32_t rank);
-
-/* Words of a lane's `busy`. */
-static inline size_t post_words(uint32_t peers_max)
-{
-    return hlg_div_ceil(peers_max, 64);
-}
 
 void post_init(struct hlg_prefill *p);
 /* Something may have become ready. */

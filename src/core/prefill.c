@@ -1,3 +1,4 @@
+#include "census.h"
 #include "post.h"
 #include <halage/handoff.h>
 
@@ -23,6 +24,7 @@ static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_pre
                                      .role = HLG_ROLE_PREFILL,
                                      .node = config->node,
                                      .incarnation = config->incarnation};
+    uint32_t peers = limits->peers_max;
     size_t pairs = (size_t)hlg_layout_lanes(&config->layout) * limits->peers_max;
     uint32_t buckets = 1;
 
@@ -35,7 +37,13 @@ static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_pre
     sessions_init(&p->sessions, c, &session);
     timers_init(&p->timers, c, limits->requests_max);
     layers_init(&p->layers, c, limits->forwards_max, hlg_prefill_words(&config->layout));
+    facts_init(&p->facts, c, hlg_prefill_words(&config->layout), config->layout.layers + 1);
     blocks_init(&p->blocks, c, limits->blocks_max);
+    shares_init(&p->request_shares, c, limits->requests_max, peers, limits->reserve_percent);
+    shares_init(&p->block_shares, c, limits->blocks_max, peers, limits->reserve_percent);
+    shares_init(&p->chunk_shares, c, limits->chunks_max, peers, limits->reserve_percent);
+    shares_init(&p->op_shares, c, limits->ops_max, peers, limits->reserve_percent);
+    p->ledgers = carve_array(c, peers, sizeof *p->ledgers);
     p->requests = carve_array(c, limits->requests_max, sizeof *p->requests);
     p->parts =
         carve_array(c, (size_t)limits->requests_max * limits->forwards_max, sizeof *p->parts);
@@ -44,9 +52,10 @@ static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_pre
     p->ops = carve_array(c, limits->ops_max, sizeof *p->ops);
     p->cursors = carve_array(c, (size_t)limits->chunks_max * p->ranks, sizeof *p->cursors);
     p->lanes = carve_array(c, p->lane_count, sizeof *p->lanes);
-    uint64_t *busy = carve_array(c, p->lane_count * post_words(limits->peers_max), sizeof *busy);
+    uint64_t *busy =
+        carve_array(c, (size_t)p->lane_count * bits_words(limits->peers_max), sizeof *busy);
     for (uint32_t i = 0; c->base != NULL && i < p->lane_count; i++) {
-        p->lanes[i].busy = busy + i * post_words(limits->peers_max);
+        p->lanes[i].busy = busy + (size_t)i * bits_words(limits->peers_max);
     }
     p->queues = carve_array(c, pairs, sizeof *p->queues);
     p->links = carve_array(c, pairs * config->rails, sizeof *p->links);
@@ -139,6 +148,31 @@ static void answer(struct hlg_prefill *p, const struct prefill_request *r, uint3
                                       .reason = kind == HLG_MESSAGE_FAILED ? r->reason : 0}});
 }
 
+/* The most that one REQUEST of a peer can cost. */
+static struct hlg_load largest(const struct hlg_prefill *p, uint32_t peer)
+{
+    const struct hlg_layout *target = &p->sessions.peers[peer].plan.target;
+    struct hlg_load most = {.requests = 1, .prompt_bytes = p->config.limits.prompt_bytes_max};
+
+    for (uint32_t g = 0; g < target->group_count; g++) {
+        most.pages += target->groups[g].page_count;
+    }
+    return most;
+}
+
+/* Return credit to a peer before it can be short of it. */
+static void return_credit(struct hlg_prefill *p, uint32_t peer)
+{
+    struct ledger *ledger = &p->ledgers[peer];
+    struct hlg_load most = largest(p, peer);
+
+    if (!ledger->queued && sessions_up(&p->sessions, peer) &&
+        ledger_due(ledger, &p->sessions.grant, &most)) {
+        ledger->queued = true;
+        sessions_send(&p->sessions, peer, &(struct outgoing){.kind = HLG_MESSAGE_CREDIT});
+    }
+}
+
 /* The record's end. Nothing is outstanding. */
 static void end(struct hlg_prefill *p, struct prefill_request *r)
 {
@@ -155,6 +189,10 @@ static void end(struct hlg_prefill *p, struct prefill_request *r)
         blocks_give(&p->blocks, r->blocks[g]);
         r->blocks[g] = HLG_NONE;
     }
+    shares_give(&p->block_shares, r->peer, r->block_count);
+    shares_give(&p->request_shares, r->peer, 1);
+    load_add(&p->ledgers[r->peer].finished, &r->load);
+    return_credit(p, r->peer);
     timers_clear(&p->timers, index);
     r->state = PREFILL_FREE;
     r->next_number = p->free_head;
@@ -181,14 +219,18 @@ static void settle(struct hlg_prefill *p, struct prefill_request *r)
 {
     if (r->state == PREFILL_CONTEXT && r->chunk_count == 0 && r->posted == r->expected) {
         r->state = PREFILL_DRAINING;
+        sessions_note(&p->sessions, HLG_NOTE_STEP_ALL_POSTED, r->peer, r->number, r->posted, 0);
     }
     if (r->op_count > 0) {
         return;
     }
     if (r->state == PREFILL_DRAINING) {
         HLG_ASSERT(r->posted == r->expected && r->done == r->expected);
+        sessions_note(&p->sessions, HLG_NOTE_STEP_SENT, r->peer, r->number, r->done, 0);
         notice(p, r, HLG_NOTICE_SENT);
         p->stats.sent++;
+        hlg_histogram_add(&p->stats.transfer_ns, HLG_HISTOGRAM_TIME,
+                          r->posted > 0 ? p->sessions.now - r->first_piece : 0);
         end(p, r);
     } else if (r->state == PREFILL_STOPPING) {
         say_fenced(p, r);
@@ -253,10 +295,9 @@ static bool request_fits(struct hlg_prefill *p, uint32_t peer, const struct hlg_
     return own == m->pieces;
 }
 
-static void reject(struct hlg_prefill *p, uint32_t peer, uint64_t number, enum hlg_reason reason,
-                   hlg_time retry_after_ns)
+static void send_reject(struct hlg_prefill *p, uint32_t peer, uint64_t number,
+                        enum hlg_reason reason, hlg_time retry_after_ns)
 {
-    sessions_note(&p->sessions, HLG_NOTE_REQUEST_REFUSED, peer, number, (uint64_t)reason, 0);
     sessions_send(&p->sessions, peer,
                   &(struct outgoing){.kind = HLG_MESSAGE_REJECT,
                                      .answer = {.number = number,
@@ -265,26 +306,40 @@ static void reject(struct hlg_prefill *p, uint32_t peer, uint64_t number, enum h
                                                 .retry_after_ns = retry_after_ns}});
 }
 
-/* Keep the target pages. Returns 0 or -HLG_ELIMIT with nothing kept. */
-static int keep_pages(struct hlg_prefill *p, struct prefill_request *r,
-                      const struct hlg_request_message *m)
+static void reject(struct hlg_prefill *p, uint32_t peer, uint64_t number, enum hlg_reason reason,
+                   hlg_time retry_after_ns)
+{
+    sessions_note(&p->sessions, HLG_NOTE_REQUEST_REFUSED, peer, number, (uint64_t)reason, 0);
+    send_reject(p, peer, number, reason, retry_after_ns);
+}
+
+static uint32_t count_blocks(const struct hlg_request_message *m)
+{
+    uint32_t blocks = 0;
+
+    for (uint32_t g = 0; g < m->group_count; g++) {
+        blocks += hlg_div_ceil(m->groups[g].count, HLG_BLOCK_PAGES);
+    }
+    return blocks;
+}
+
+/* Keep the target pages. The peer's share holds them. */
+static void keep_pages(struct hlg_prefill *p, struct prefill_request *r,
+                       const struct hlg_request_message *m)
 {
     for (uint32_t g = 0; g < HLG_GROUPS_MAX; g++) {
         r->blocks[g] = HLG_NONE;
     }
     for (uint32_t g = 0; g < m->group_count; g++) {
         r->asked[g] = (struct page_span){.begin = m->groups[g].first, .count = m->groups[g].count};
-        if (blocks_take(&p->blocks, m->groups[g].pages, m->groups[g].count, &r->blocks[g]) != 0) {
-            for (uint32_t k = 0; k < g; k++) {
-                blocks_give(&p->blocks, r->blocks[k]);
-            }
-            return -HLG_ELIMIT;
-        }
+        int error = blocks_take(&p->blocks, m->groups[g].pages, m->groups[g].count, &r->blocks[g]);
+        HLG_ASSERT(error == 0);
     }
-    return 0;
 }
 
-static void open_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_request_message *m)
+/* The caller made sure that the peer's shares hold it. */
+static void open_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_request_message *m,
+                         const struct hlg_load *load)
 {
     uint32_t index = p->free_head;
     struct prefill_request *r = &p->requests[index];
@@ -308,14 +363,16 @@ static void open_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_
                                   .target_pool = m->pool,
                                   .chunks = HLG_NONE,
                                   .expected = m->pieces,
+                                  .block_count = count_blocks(m),
+                                  .load = *load,
                                   .id_bytes = m->id_bytes};
     memcpy(r->id, m->id, m->id_bytes);
     memset(&p->parts[index * p->config.limits.forwards_max], 0,
            p->config.limits.forwards_max * sizeof *p->parts);
-    if (keep_pages(p, r, m) != 0) {
-        reject(p, peer, m->number, HLG_REASON_REJECTED, p->config.limits.heartbeat_ns);
-        return;
-    }
+    bool taken = shares_take(&p->request_shares, peer, 1) &&
+                 shares_take(&p->block_shares, peer, r->block_count);
+    HLG_ASSERT(taken && index != HLG_NONE);
+    keep_pages(p, r, m);
     uint32_t *bucket = &p->buckets[m->number & p->bucket_mask];
     p->free_head = free_next;
     r->next_number = *bucket;
@@ -325,12 +382,43 @@ static void open_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_
     p->stats.requests++;
     timers_set(&p->timers, index, hlg_time_after(p->sessions.now, m->ttl_ns));
     p->message = m;
+    sessions_note(&p->sessions, HLG_NOTE_STEP_REQUESTED, peer, m->number, m->pieces, 0);
     notice(p, r, HLG_NOTICE_REQUESTED);
+}
+
+/* Whether a REQUEST opens; else it is REJECTed. */
+static bool take_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_request_message *m,
+                         const struct hlg_load *load)
+{
+    struct ledger *ledger = &p->ledgers[peer];
+    hlg_time later = p->config.limits.heartbeat_ns;
+
+    if (!ledger_ask(ledger, &p->sessions.grant, load)) {
+        ledger->beyond_count++;
+        p->stats.beyond_grant++;
+        if ((ledger->beyond_count & (ledger->beyond_count - 1)) == 0) {
+            sessions_note(&p->sessions, HLG_NOTE_GRANT_EXCEEDED, peer, m->number,
+                          ledger->beyond_count, 0);
+        }
+        send_reject(p, peer, m->number, HLG_REASON_REJECTED, later);
+    } else if (!request_fits(p, peer, m)) {
+        reject(p, peer, m->number, HLG_REASON_PROTOCOL, 0);
+    } else if (m->prompt_bytes > p->config.limits.prompt_bytes_max) {
+        reject(p, peer, m->number, HLG_REASON_REJECTED, 0); /* nor is it ever taken */
+    } else if (p->sessions.draining || !shares_fit(&p->request_shares, peer, 1) ||
+               !shares_fit(&p->block_shares, peer, count_blocks(m))) {
+        reject(p, peer, m->number, HLG_REASON_REJECTED, later);
+    } else {
+        open_request(p, peer, m, load);
+        return true;
+    }
+    return false;
 }
 
 static void on_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_request_message *m)
 {
     struct session *session = &p->sessions.peers[peer];
+    struct hlg_load load = load_of(m->groups, m->group_count, m->prompt_bytes);
 
     if (m->number <= session->last_number) {
         sessions_note(&p->sessions, HLG_NOTE_MESSAGE_UNEXPECTED, peer, HLG_MESSAGE_REQUEST,
@@ -339,15 +427,10 @@ static void on_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_re
         return;
     }
     session->last_number = m->number;
-    if (!request_fits(p, peer, m)) {
-        reject(p, peer, m->number, HLG_REASON_PROTOCOL, 0);
-    } else if (m->prompt_bytes > p->config.limits.prompt_bytes_max) {
-        reject(p, peer, m->number, HLG_REASON_REJECTED, 0); /* the limits of the two differ */
-    } else if (p->draining || p->free_head == HLG_NONE) {
-        reject(p, peer, m->number, HLG_REASON_REJECTED, p->config.limits.heartbeat_ns);
-    } else {
-        open_request(p, peer, m);
+    if (!take_request(p, peer, m, &load)) {
+        load_add(&p->ledgers[peer].finished, &load);
     }
+    return_credit(p, peer);
 }
 
 /* ---- other messages ----------------------------------------------------------------------- */
@@ -394,7 +477,9 @@ static int on_message(struct hlg_prefill *p, const struct hlg_event_peer *e)
         on_cancel(p, e->peer, &e->message->answer);
         return 0;
     case HLG_MESSAGE_CREDIT:
-        if (post_credit(p, e->peer, &e->message->credit) != 0) {
+        if (e->message->credit.finished.requests != 0 || e->message->credit.finished.pages != 0 ||
+            e->message->credit.finished.prompt_bytes != 0 ||
+            post_credit(p, e->peer, &e->message->credit) != 0) {
             sessions_end(&p->sessions, e->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
         }
         return 0;
@@ -426,6 +511,8 @@ static void add_chunk(struct hlg_prefill *p, struct prefill_request *r, uint32_t
     bool last = limit == hlg_handoff_prefill_tokens(r->tokens);
 
     HLG_ASSERT(index != HLG_NONE);
+    bool taken = shares_take(&p->chunk_shares, r->peer, 1);
+    HLG_ASSERT(taken); /* the caller made sure */
     p->chunk_free = chunk->next;
     p->chunk_free_count--;
     *chunk = (struct chunk){
@@ -507,7 +594,7 @@ static int on_admit(struct hlg_prefill *p, const struct hlg_event_admit *e)
             return -HLG_EINVAL;
         }
     }
-    if (e->cached_tokens > 0 && p->chunk_free == HLG_NONE) {
+    if (e->cached_tokens > 0 && !shares_fit(&p->chunk_shares, r->peer, 1)) {
         return -HLG_ELIMIT;
     }
     r->source_pool = e->pool;
@@ -518,6 +605,7 @@ static int on_admit(struct hlg_prefill *p, const struct hlg_event_admit *e)
         }
     }
     r->state = PREFILL_ADMITTED;
+    sessions_note(&p->sessions, HLG_NOTE_STEP_ADMITTED, r->peer, r->number, e->cached_tokens, 0);
     answer(p, r, HLG_MESSAGE_ACCEPT, r->expected);
     if (e->cached_tokens > 0) {
         if (forward != HLG_NONE) {
@@ -596,7 +684,7 @@ static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
         e->token_count > tokens - r->announced) {
         return -HLG_EINVAL;
     }
-    if (p->chunk_free == HLG_NONE) {
+    if (!shares_fit(&p->chunk_shares, r->peer, 1)) {
         return -HLG_ELIMIT;
     }
     int64_t forward = layers_announce(&p->layers, e->forward);
@@ -626,6 +714,7 @@ static int on_forward_over(struct hlg_prefill *p, uint32_t number, bool aborted)
             stop(p, &p->requests[i], HLG_REASON_PREEMPTED, true);
         }
     }
+    facts_end(&p->facts, p->sessions.now);
     layers_end(&p->layers, forward);
     post_wake(p);
     return 0;
@@ -640,6 +729,7 @@ static int on_layer(struct hlg_prefill *p, const struct hlg_event_layer *e)
     }
     switch (layers_tick(&p->layers, e->word, e->value)) {
     case LAYER_TICK_NEWS:
+        facts_tick(&p->facts, e->word, e->value >> 8, e->value & 0xffu, p->sessions.now);
         post_wake(p);
         break;
     case LAYER_TICK_NOTHING:
@@ -706,6 +796,9 @@ static int on_closed(struct hlg_prefill *p, const struct hlg_event_peer *e)
         HLG_ASSERT(p->requests[i].state == PREFILL_FREE || p->requests[i].peer != e->peer);
     }
     post_forget(p, e->peer);
+    HLG_ASSERT(p->request_shares.by_peer[e->peer] == 0 && p->block_shares.by_peer[e->peer] == 0);
+    HLG_ASSERT(p->chunk_shares.by_peer[e->peer] == 0 && p->op_shares.by_peer[e->peer] == 0);
+    p->ledgers[e->peer] = (struct ledger){0};
     return 0;
 }
 
@@ -727,16 +820,6 @@ static int on_give_up(struct hlg_prefill *p, hlg_handle request)
     }
     stop(p, r, HLG_REASON_PREEMPTED, true);
     return 0;
-}
-
-static void on_drain(struct hlg_prefill *p)
-{
-    p->draining = true;
-    for (uint32_t i = 0; i < p->config.limits.peers_max; i++) {
-        if (sessions_up(&p->sessions, i)) {
-            sessions_send(&p->sessions, i, &(struct outgoing){.kind = HLG_MESSAGE_DRAIN});
-        }
-    }
 }
 
 static int on_down(struct hlg_prefill *p, const struct hlg_event *event)
@@ -791,7 +874,7 @@ static int dispatch(struct hlg_prefill *p, const struct hlg_event *event)
     case HLG_EVENT_FORWARD_ABORT:
         return on_forward_over(p, event->forward, true);
     case HLG_EVENT_DRAIN:
-        on_drain(p);
+        sessions_drain(&p->sessions);
         return 0;
     case HLG_EVENT_IMM:
     case HLG_EVENT_FLUSHED:
@@ -802,9 +885,21 @@ static int dispatch(struct hlg_prefill *p, const struct hlg_event *event)
     return -HLG_EINVAL;
 }
 
+/* The CREDIT that the last `next` pulled was refused, and is still queued. */
+static void unsent(struct hlg_prefill *p, const struct hlg_event *event)
+{
+    if (event->kind == HLG_EVENT_SEND_REFUSED && p->sessions.sending != HLG_NONE &&
+        event->peer.peer == p->sessions.sending) {
+        const struct session *peer = &p->sessions.peers[event->peer.peer];
+        bool credit = p->sessions.out[peer->out_head].kind == HLG_MESSAGE_CREDIT;
+        p->ledgers[event->peer.peer].queued = p->ledgers[event->peer.peer].queued || credit;
+    }
+}
+
 int hlg_prefill_handle(struct hlg_prefill *p, const struct hlg_event *event)
 {
     p->message = NULL;
+    unsent(p, event);
     sessions_begin(&p->sessions, event);
     int error = dispatch(p, event);
     for (uint32_t peer = sessions_take_ended(&p->sessions); peer != HLG_NONE;
@@ -823,6 +918,11 @@ int hlg_prefill_next(struct hlg_prefill *p, uint32_t lane, unsigned kinds,
         if (action->kind == HLG_ACTION_NOTICE && action->notice.kind == HLG_NOTICE_REQUESTED) {
             HLG_ASSERT(p->message != NULL); /* pulled before the next event */
             action->notice.message = p->message;
+        } else if (out != NULL && out->kind == HLG_MESSAGE_CREDIT) {
+            struct ledger *ledger = &p->ledgers[action->send.peer];
+            ledger->queued = false;
+            ledger->told = ledger->finished;
+            action->send.message.credit = (struct hlg_credit){.finished = ledger->told};
         }
         return 1;
     }
@@ -831,7 +931,7 @@ int hlg_prefill_next(struct hlg_prefill *p, uint32_t lane, unsigned kinds,
 
 hlg_time hlg_prefill_deadline(const struct hlg_prefill *p)
 {
-    return hlg_min_time(p->sessions.deadline, timers_next(&p->timers));
+    return hlg_min_time(timers_next(&p->sessions.due), timers_next(&p->timers));
 }
 
 uint32_t hlg_prefill_open(const struct hlg_prefill *p)
@@ -842,6 +942,28 @@ uint32_t hlg_prefill_open(const struct hlg_prefill *p)
 void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *stats)
 {
     *stats = p->stats;
+    stats->writes_in_flight = p->busy.depth;
+    stats->busy_ns = hlg_busy_total(&p->busy, p->sessions.now);
+}
+
+void hlg_prefill_census(const struct hlg_prefill *p, struct hlg_census *census)
+{
+    *census = (struct hlg_census){
+        .requests = p->open_count,
+        .requests_max = p->config.limits.requests_max,
+        .timers = p->timers.count,
+        .ops = p->config.limits.ops_max - p->op_free_count,
+        .ops_max = p->config.limits.ops_max,
+        .blocks = p->blocks.capacity - p->blocks.free_count,
+        .blocks_max = p->blocks.capacity,
+        .chunks = p->config.limits.chunks_max - p->chunk_free_count,
+        .chunks_max = p->config.limits.chunks_max,
+        .forwards_max = p->config.limits.forwards_max,
+    };
+    for (uint32_t i = 0; i < p->layers.forwards_max; i++) {
+        census->forwards += p->layers.forwards[i].number != 0;
+    }
+    sessions_census(&p->sessions, census);
 }
 
 /* ---- check -------------------------------------------------------------------------------- */
@@ -883,6 +1005,10 @@ int hlg_prefill_check(const struct hlg_prefill *p)
     timers_check(&p->timers);
     layers_check(&p->layers);
     post_check(p);
+    shares_check(&p->request_shares);
+    shares_check(&p->block_shares);
+    shares_check(&p->chunk_shares);
+    shares_check(&p->op_shares);
     for (uint32_t i = 0; i < p->config.limits.requests_max; i++) {
         if (p->requests[i].state != PREFILL_FREE) {
             blocks += check_request(p, i);
@@ -898,6 +1024,9 @@ int hlg_prefill_check(const struct hlg_prefill *p)
     }
     HLG_ASSERT(open == p->open_count);
     HLG_ASSERT(blocks + p->blocks.free_count == p->blocks.capacity);
+    HLG_ASSERT(open == p->request_shares.used && blocks == p->block_shares.used);
+    HLG_ASSERT(ops == p->op_shares.used);
+    HLG_ASSERT(p->chunk_free_count + p->chunk_shares.used == p->config.limits.chunks_max);
     HLG_ASSERT(ops + p->op_free_count == p->config.limits.ops_max);
     HLG_ASSERT(held == waiting);
     return 0;

@@ -1,12 +1,28 @@
 #include "session.h"
+#include "census.h"
 
-#define NOTES_MAX 256u
+#define OUT_RESERVE_PERCENT 50u  /* of the outbox, in equal parts for each peer */
+#define NOTES_KEPT          256u /* of the ring, for notes that are no steps */
 
 static void free_outgoing(struct sessions *s, uint32_t index)
 {
     s->out[index].next = s->out_free;
     s->out_free = index;
     s->out_free_count++;
+}
+
+static uint32_t index_of(const struct sessions *s, const struct session *peer)
+{
+    return (uint32_t)(peer - s->peers);
+}
+
+/* An entry of a peer is free. */
+static void give_outgoing(struct sessions *s, const struct session *peer, uint32_t index)
+{
+    if (s->out[index].shared) {
+        shares_give(&s->out_shares, index_of(s, peer), 1);
+    }
+    free_outgoing(s, index);
 }
 
 bool sessions_fit(const struct hlg_limits *limits, const struct hlg_layout *layout, uint32_t rails)
@@ -17,7 +33,29 @@ bool sessions_fit(const struct hlg_limits *limits, const struct hlg_layout *layo
            limits->rails_max <= HLG_RAILS_MAX && hlg_layout_lanes(layout) <= limits->lanes_max &&
            limits->lanes_max <= HLG_RANKS_MAX && limits->requests_max >= 1 &&
            limits->requests_max < HLG_SLOTS_MAX && limits->peers_max >= 1 &&
-           limits->window_pieces >= 2;
+           limits->reserve_percent <= 100 && limits->window_pieces >= 2;
+}
+
+/* What a prefiller grants each decoder: as the limits say, else what one can have of the tables. */
+static struct hlg_load grant_of(const struct hlg_limits *limits)
+{
+    uint32_t percent = limits->reserve_percent;
+    uint32_t requests = shares_most(limits->requests_max, limits->peers_max, percent);
+    uint32_t blocks = shares_most(limits->blocks_max, limits->peers_max, percent);
+    struct hlg_load grant = {.requests = limits->grant_requests,
+                             .pages = limits->grant_pages,
+                             .prompt_bytes = limits->grant_prompt_bytes};
+
+    if (grant.requests == 0) {
+        grant.requests = requests;
+    }
+    if (grant.pages == 0) {
+        grant.pages = (uint64_t)blocks * HLG_BLOCK_PAGES;
+    }
+    if (grant.prompt_bytes == 0) {
+        grant.prompt_bytes = (uint64_t)requests * limits->prompt_bytes_max;
+    }
+    return grant;
 }
 
 void sessions_init(struct sessions *s, struct carve *c, const struct session_config *config)
@@ -28,28 +66,40 @@ void sessions_init(struct sessions *s, struct carve *c, const struct session_con
     struct session *peers = carve_array(c, limits->peers_max, sizeof *peers);
     struct outgoing *out = carve_array(c, out_max, sizeof *out);
     struct hlg_notice *notices = carve_array(c, notices_max, sizeof *notices);
-    struct hlg_note *notes = carve_array(c, NOTES_MAX, sizeof *notes);
+    uint32_t notes_max = NOTES_KEPT + 4 * limits->requests_max + 4 * limits->peers_max;
+    struct hlg_note *notes = carve_array(c, notes_max, sizeof *notes);
     struct hlg_slice *slices =
         carve_array(c, (size_t)limits->peers_max * limits->slices_max, sizeof *slices);
+    struct shares out_shares = {0};
+    uint64_t *waiting = carve_array(c, bits_words(limits->peers_max), sizeof *waiting);
+    struct timers due = {0};
 
+    /* The last entries are kept for the sessions' own messages. */
+    shares_init(&out_shares, c, out_max - 4 * limits->peers_max, limits->peers_max,
+                OUT_RESERVE_PERCENT);
+    timers_init(&due, c, limits->peers_max);
     if (c->base == NULL) {
         return;
     }
-    *s = (struct sessions){.limits = limits,
+    *s = (struct sessions){.due = due,
+                           .limits = limits,
                            .layout = config->layout,
                            .fingerprint = config->fingerprint,
                            .role = config->role,
                            .node = config->node,
                            .incarnation = config->incarnation,
-                           .deadline = HLG_TIME_NEVER,
+                           .grant = grant_of(limits),
                            .peers = peers,
                            .out = out,
                            .out_max = out_max,
                            .out_free = HLG_NONE,
+                           .out_shares = out_shares,
                            .sending = HLG_NONE,
+                           .waiting = waiting,
                            .notices = notices,
                            .notices_max = notices_max,
-                           .notes = notes};
+                           .notes = notes,
+                           .notes_max = notes_max};
     for (uint32_t i = out_max; i > 0; i--) {
         free_outgoing(s, i - 1);
     }
@@ -76,12 +126,16 @@ struct hlg_notice *sessions_notice(struct sessions *s, uint32_t kind, uint32_t p
 void sessions_note(struct sessions *s, uint32_t code, uint32_t peer, uint64_t a, uint64_t b,
                    uint64_t c)
 {
-    HLG_ASSERT(code < HLG_NOTE_COUNT);
-    if (s->note_count == NOTES_MAX) {
-        s->notes_lost++;
+    const bool step = code >= HLG_NOTE_STEP_FIRST;
+    const uint32_t room = s->notes_max - s->note_count;
+
+    HLG_ASSERT(code != HLG_NOTE_NONE && code < HLG_NOTE_COUNT);
+    if (room <= (step ? NOTES_KEPT : 0)) {
+        s->notes_lost += !step;
+        s->steps_lost += step;
         return;
     }
-    s->notes[(s->note_begin + s->note_count) % NOTES_MAX] =
+    s->notes[(s->note_begin + s->note_count) % s->notes_max] =
         (struct hlg_note){.code = code, .peer = peer, .a = a, .b = b, .c = c};
     s->note_count++;
 }
@@ -91,8 +145,32 @@ bool sessions_up(const struct sessions *s, uint32_t peer)
     return peer < s->limits->peers_max && s->peers[peer].state == SESSION_UP;
 }
 
-/* The pulled message left: its entry is free, and the peer will hear from us later. */
-static void sent(struct sessions *s)
+/* The steps that are a message of ours; HLG_NOTE_NONE for the others. */
+static uint32_t step_of(uint32_t kind)
+{
+    switch ((enum hlg_message_kind)kind) {
+    case HLG_MESSAGE_HELLO:
+        return HLG_NOTE_STEP_HELLO_SENT;
+    case HLG_MESSAGE_REQUEST:
+        return HLG_NOTE_STEP_REQUEST_SENT;
+    case HLG_MESSAGE_CANCEL:
+        return HLG_NOTE_STEP_CANCEL_SENT;
+    case HLG_MESSAGE_FENCED:
+        return HLG_NOTE_STEP_FENCED_SENT;
+    case HLG_MESSAGE_ACCEPT:
+    case HLG_MESSAGE_REJECT:
+    case HLG_MESSAGE_FAILED:
+    case HLG_MESSAGE_CREDIT:
+    case HLG_MESSAGE_HEARTBEAT:
+    case HLG_MESSAGE_DRAIN:
+    case HLG_MESSAGE_BYE:
+        break;
+    }
+    return HLG_NOTE_NONE;
+}
+
+/* The pulled message left, or is `dropped`: its entry is free. */
+static void take_out(struct sessions *s, bool dropped)
 {
     if (s->sending == HLG_NONE) {
         return;
@@ -100,19 +178,34 @@ static void sent(struct sessions *s)
     struct session *peer = &s->peers[s->sending];
     uint32_t index = peer->out_head;
     HLG_ASSERT(index != HLG_NONE && peer->out_count > 0);
+    const struct outgoing *out = &s->out[index];
+    uint32_t step = dropped ? HLG_NOTE_NONE : step_of(out->kind);
+    if (step != HLG_NOTE_NONE) {
+        bool hello = out->kind == HLG_MESSAGE_HELLO;
+        sessions_note(s, step, s->sending, hello ? peer->serial : out->answer.number,
+                      out->answer.pieces, 0);
+    }
     peer->out_head = s->out[index].next;
     if (peer->out_head == HLG_NONE) {
         peer->out_tail = HLG_NONE;
+        bits_clear(s->waiting, index_of(s, peer));
     }
     peer->out_count--;
-    free_outgoing(s, index);
-    peer->sent = s->now;
+    give_outgoing(s, peer, index);
+    if (!dropped) {
+        peer->sent = s->now; /* the peer will hear from us later */
+    }
     s->sending = HLG_NONE;
+}
+
+static void sent(struct sessions *s)
+{
+    take_out(s, false);
 }
 
 void sessions_unsend(struct sessions *s)
 {
-    sent(s);
+    take_out(s, true);
 }
 
 void sessions_begin(struct sessions *s, const struct hlg_event *event)
@@ -136,10 +229,11 @@ static void drop_outgoing(struct sessions *s, struct session *peer)
     while (peer->out_head != HLG_NONE) {
         uint32_t index = peer->out_head;
         peer->out_head = s->out[index].next;
-        free_outgoing(s, index);
+        give_outgoing(s, peer, index);
     }
     peer->out_tail = HLG_NONE;
     peer->out_count = 0;
+    bits_clear(s->waiting, index_of(s, peer));
 }
 
 static void append(struct sessions *s, struct session *peer, const struct outgoing *message)
@@ -158,6 +252,7 @@ static void append(struct sessions *s, struct session *peer, const struct outgoi
     }
     peer->out_tail = index;
     peer->out_count++;
+    bits_set(s->waiting, index_of(s, peer));
 }
 
 void sessions_send(struct sessions *s, uint32_t index, const struct outgoing *message)
@@ -167,13 +262,25 @@ void sessions_send(struct sessions *s, uint32_t index, const struct outgoing *me
     if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
         return;
     }
-    /* The last entries of the pool are kept for the sessions' own messages. */
-    if (s->out_free_count <= 4 * s->limits->peers_max || peer->out_count > s->out_max / 2) {
+    /* One that lets its messages pile up leaves the others theirs. */
+    if (peer->out_count > s->out_max / 2 || !shares_take(&s->out_shares, index, 1)) {
         sessions_note(s, HLG_NOTE_OUTBOX_FULL, index, peer->out_count, 0, 0);
         sessions_end(s, index, SESSION_END_OUTBOX, -HLG_ELIMIT);
         return;
     }
-    append(s, peer, message);
+    struct outgoing shared = *message;
+    shared.shared = true;
+    append(s, peer, &shared);
+}
+
+void sessions_drain(struct sessions *s)
+{
+    s->draining = true;
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        if (s->peers[i].state == SESSION_UP) {
+            sessions_send(s, i, &(struct outgoing){.kind = HLG_MESSAGE_DRAIN});
+        }
+    }
 }
 
 static bool is_changing(const struct session *peer)
@@ -209,6 +316,8 @@ static void close_session(struct sessions *s, uint32_t index, const struct hlg_r
     recount(s, peer, before);
     peer->ended = true;
     s->ended_count++;
+    timers_clear(&s->due, index);
+    sessions_note(s, HLG_NOTE_STEP_CLOSING, index, peer->node, 0, 0);
     if (bye != NULL) {
         append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_BYE, .why = *bye});
     }
@@ -280,6 +389,7 @@ int sessions_closed(struct sessions *s, uint32_t index)
     }
     struct session *peer = &s->peers[index];
     struct hlg_slice *slices = peer->slices;
+    sessions_note(s, HLG_NOTE_STEP_CLOSED, index, peer->node, 0, 0);
     drop_outgoing(s, peer);
     const bool before = is_changing(peer);
     *peer = (struct session){.slices = slices, .out_head = HLG_NONE, .out_tail = HLG_NONE};
@@ -302,9 +412,7 @@ int sessions_channel_up(struct sessions *s, const struct hlg_event_peer *event)
     peer->serial = ++s->serial;
     peer->heard = s->now;
     peer->sent = s->now;
-    if (s->deadline > s->now) {
-        s->deadline = s->now; /* the next TIME finds the real one */
-    }
+    timers_set(&s->due, event->peer, s->now); /* the next TIME finds the real one */
     if (event->dialled) {
         append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_HELLO});
     }
@@ -332,6 +440,13 @@ int sessions_opened(struct sessions *s, const struct hlg_event_peer *event)
     s->up_count++;
     sessions_note(s, HLG_NOTE_SESSION_UP, event->peer, peer->node, peer->incarnation, 0);
     sessions_notice(s, HLG_NOTICE_PEER_UP, event->peer)->node = peer->node;
+    if (peer->draining) {
+        sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+    }
+    if (s->draining && peer->dialled) {
+        /* our HELLO went before, and may not have said so */
+        sessions_send(s, event->peer, &(struct outgoing){.kind = HLG_MESSAGE_DRAIN});
+    }
     return 0;
 }
 
@@ -366,7 +481,8 @@ static int greet(struct sessions *s, struct session *peer, const struct hlg_hell
     uint32_t lanes = hlg_layout_lanes(&hello->layout);
     peer->rails = hello->address_count / lanes;
     if (peer->rails == 0 || peer->rails > s->limits->rails_max ||
-        hello->address_count % lanes != 0 || hello->window_pieces == 0) {
+        hello->address_count % lanes != 0 || hello->window_pieces == 0 ||
+        (!prefill && hello->grant.requests == 0)) {
         *why =
             (struct hlg_refusal){.code = HLG_REFUSAL_TABLE, .a = hello->address_count, .b = lanes};
         return -HLG_EPLAN;
@@ -401,10 +517,15 @@ static void on_hello(struct sessions *s, uint32_t index, const struct hlg_hello 
     peer->incarnation = hello->incarnation;
     peer->peer_serial = hello->session;
     peer->window_pieces = hello->window_pieces;
+    peer->message_bytes_max = hello->message_bytes_max;
+    peer->prompt_bytes_max = hello->prompt_bytes_max;
+    peer->draining = hello->draining != 0;
+    peer->grant = s->role == HLG_ROLE_PREFILL ? s->grant : hello->grant;
     if (greet(s, peer, hello, &why) != 0) {
         refuse(s, index, &why, true);
         return;
     }
+    sessions_note(s, HLG_NOTE_STEP_GREETED, index, peer->node, peer->incarnation, 0);
     replace(s, index);
     if (peer->state != SESSION_GREETING) {
         return; /* it shared the older session's fence domain and ended with it */
@@ -442,9 +563,11 @@ int sessions_message(struct sessions *s, const struct hlg_event_peer *event)
     case HLG_MESSAGE_HEARTBEAT:
         return 1;
     case HLG_MESSAGE_DRAIN:
-        if (peer->state == SESSION_UP && s->role == HLG_ROLE_DECODE && !peer->draining) {
+        if (s->role == HLG_ROLE_DECODE && peer->state != SESSION_GREETING && !peer->draining) {
             peer->draining = true;
-            sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+            if (peer->state == SESSION_UP) {
+                sessions_notice(s, HLG_NOTICE_PEER_DRAINING, event->peer)->node = peer->node;
+            }
         }
         return 1;
     case HLG_MESSAGE_REQUEST:
@@ -466,15 +589,9 @@ int sessions_message(struct sessions *s, const struct hlg_event_peer *event)
 
 void sessions_time(struct sessions *s)
 {
-    if (s->deadline > s->now) {
-        return;
-    }
-    s->deadline = HLG_TIME_NEVER;
-    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+    for (uint32_t i = timers_due(&s->due, s->now); i != HLG_NONE; i = timers_due(&s->due, s->now)) {
         struct session *peer = &s->peers[i];
-        if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
-            continue;
-        }
+        HLG_ASSERT(peer->state != SESSION_FREE && peer->state != SESSION_CLOSING);
         hlg_time lease = hlg_time_after(peer->heard, s->limits->lease_ns);
         if (lease <= s->now) {
             sessions_end(s, i, SESSION_END_SILENCE, -HLG_EPEER);
@@ -488,8 +605,8 @@ void sessions_time(struct sessions *s)
             peer->sent = s->now; /* asked for; not again before the next beat */
             beat = hlg_time_after(s->now, s->limits->heartbeat_ns);
         }
-        hlg_time due = lease < beat ? lease : beat;
-        s->deadline = due < s->deadline ? due : s->deadline;
+        /* Later than now, so that this ends. What is sent or heard meanwhile moves it when it is due. */
+        timers_set(&s->due, i, hlg_max_u64(hlg_min_time(lease, beat), s->now + 1));
     }
 }
 
@@ -510,6 +627,12 @@ static void fill_send(struct sessions *s, uint32_t index, struct hlg_action *act
         hello->protocol_max = HLG_PROTOCOL_MAX;
         hello->role = (uint32_t)s->role;
         hello->window_pieces = s->limits->window_pieces;
+        hello->message_bytes_max = s->limits->message_bytes_max;
+        hello->prompt_bytes_max = s->limits->prompt_bytes_max;
+        if (s->role == HLG_ROLE_PREFILL) {
+            hello->draining = s->draining;
+            hello->grant = s->grant;
+        }
         hello->node = s->node;
         hello->incarnation = s->incarnation;
         hello->session = peer->serial;
@@ -523,14 +646,21 @@ static void fill_send(struct sessions *s, uint32_t index, struct hlg_action *act
 static bool next_send(struct sessions *s, struct hlg_action *action,
                       const struct outgoing **outgoing)
 {
-    sent(s);
     if (s->out_free_count == s->out_max) {
         return false;
     }
-    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
-        uint32_t index = (s->turn + i) % s->limits->peers_max;
+    const uint32_t peers_max = s->limits->peers_max;
+    for (uint32_t looked = 0; looked < peers_max;) {
+        const uint32_t from = (s->turn + looked) % peers_max;
+        const uint32_t index = bits_next(s->waiting, bits_words(peers_max), from);
+        HLG_ASSERT(index != HLG_NONE); /* a message is in use, so someone's */
+        const uint32_t ahead = (index + peers_max - s->turn) % peers_max;
+        if (ahead < looked) {
+            break; /* once round */
+        }
+        looked = ahead + 1;
         struct session *peer = &s->peers[index];
-        if (peer->out_head == HLG_NONE || peer->send_full || peer->close_asked) {
+        if (peer->send_full || peer->close_asked) {
             continue;
         }
         fill_send(s, index, action);
@@ -571,9 +701,12 @@ int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
                   const struct outgoing **outgoing)
 {
     *outgoing = NULL;
+    if ((kinds & HLG_ACTION_SEND) != 0) {
+        sent(s); /* or it would have been refused: the note of it goes first */
+    }
     if ((kinds & HLG_ACTION_NOTE) != 0 && s->note_count > 0) {
         *action = (struct hlg_action){.kind = HLG_ACTION_NOTE, .note = s->notes[s->note_begin]};
-        s->note_begin = (s->note_begin + 1) % NOTES_MAX;
+        s->note_begin = (s->note_begin + 1) % s->notes_max;
         s->note_count--;
         return 1;
     }
@@ -594,12 +727,23 @@ int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
     return 0;
 }
 
+void sessions_census(const struct sessions *s, struct hlg_census *census)
+{
+    census->sessions_max = s->limits->peers_max;
+    census->messages_max = s->out_max;
+    census->messages = s->out_max - s->out_free_count;
+    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+        census->sessions += s->peers[i].state != SESSION_FREE;
+    }
+}
+
 void sessions_check(const struct sessions *s)
 {
     uint32_t waiting = 0;
     uint32_t up = 0;
     uint32_t ended = 0;
     uint32_t changing = 0;
+    uint32_t open = 0;
 
     for (uint32_t i = 0; i < s->limits->peers_max; i++) {
         const struct session *peer = &s->peers[i];
@@ -608,14 +752,19 @@ void sessions_check(const struct sessions *s)
             count++;
         }
         HLG_ASSERT(count == peer->out_count);
+        HLG_ASSERT(bits_has(s->waiting, i) == (count > 0));
         HLG_ASSERT(peer->state != SESSION_FREE || count == 0);
         waiting += count;
         up += peer->state == SESSION_UP;
+        open += peer->state != SESSION_FREE && peer->state != SESSION_CLOSING;
         ended += peer->ended;
         changing += is_changing(peer);
     }
     HLG_ASSERT(waiting + s->out_free_count == s->out_max);
+    shares_check(&s->out_shares);
     HLG_ASSERT(up == s->up_count);
     HLG_ASSERT(changing == s->changing_count);
     HLG_ASSERT(ended == 0 && s->ended_count == 0);
+    timers_check(&s->due);
+    HLG_ASSERT(s->due.count == open);
 }

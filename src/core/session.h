@@ -9,8 +9,11 @@
 #ifndef HALAGE_CORE_SESSION_H
 #define HALAGE_CORE_SESSION_H
 
+#include "bits.h"
 #include "carve.h"
 #include "note.h"
+#include "share.h"
+#include "timer.h"
 #include <halage/action.h>
 #include <halage/event.h>
 
@@ -39,7 +42,9 @@ enum session_end {
 struct outgoing {
     uint32_t kind; /* enum hlg_message_kind */
     uint32_t next;
-    uint32_t slot; /* REQUEST: of the source that it is for */
+    bool shared;          /* out of the peer's share, not the sessions' own */
+    uint32_t slot;        /* REQUEST: of the source that it is for */
+    struct hlg_load load; /* REQUEST: what it costs */
     struct hlg_answer answer;
     struct hlg_refusal why; /* BYE */
 };
@@ -56,11 +61,14 @@ struct session {
     bool ended;  /* and the machine has not taken note */
     uint64_t node;
     uint64_t incarnation;
-    uint64_t serial;        /* of this session among all of this machine's */
-    uint64_t peer_serial;   /* of the same session among the peer's, as its HELLO says */
-    uint64_t last_number;   /* prefill: highest REQUEST number seen */
-    uint32_t rails;         /* of each of the peer's lanes */
-    uint32_t window_pieces; /* that the peer grants per rail */
+    uint64_t serial;            /* of this session among all of this machine's */
+    uint64_t peer_serial;       /* of the same session among the peer's, as its HELLO says */
+    uint64_t last_number;       /* prefill: highest REQUEST number seen */
+    uint32_t rails;             /* of each of the peer's lanes */
+    uint32_t window_pieces;     /* that the peer grants per rail */
+    uint32_t message_bytes_max; /* that it takes */
+    uint32_t prompt_bytes_max;
+    struct hlg_load grant; /* prefill: ours to it; decode: its to us */
     hlg_time heard;
     hlg_time sent;
     struct hlg_plan plan;
@@ -78,8 +86,10 @@ struct sessions {
     uint64_t node;
     uint64_t incarnation;
     uint64_t serial;
+    bool draining;         /* prefill: this node takes no new requests */
+    struct hlg_load grant; /* prefill: to each peer */
     hlg_time now;
-    hlg_time deadline; /* not later than the first lease or heartbeat due */
+    struct timers due; /* by peer: not later than its lease or next heartbeat */
     uint32_t up_count;
     uint32_t ended_count;
     uint32_t changing_count; /* peers to be opened or closed, and not asked for yet */
@@ -88,16 +98,20 @@ struct sessions {
     uint32_t out_max;
     uint32_t out_free;
     uint32_t out_free_count;
-    uint32_t sending; /* peer whose first outgoing was pulled by the last `next`, or HLG_NONE */
-    uint32_t turn;    /* peer that SEND looks at first */
+    struct shares out_shares; /* of those entries that are not the sessions' own */
+    uint32_t sending;  /* peer whose first outgoing was pulled by the last `next`, or HLG_NONE */
+    uint32_t turn;     /* peer that SEND looks at first */
+    uint64_t *waiting; /* bit of each peer: it has outgoing messages */
     struct hlg_notice *notices; /* ring [notices_max] */
     uint32_t notices_max;
     uint32_t notice_begin;
     uint32_t notice_count;
-    struct hlg_note *notes; /* ring [NOTES_MAX] */
+    struct hlg_note *notes; /* ring [notes_max] */
+    uint32_t notes_max;
     uint32_t note_begin;
     uint32_t note_count;
-    uint64_t notes_lost;
+    uint64_t notes_lost; /* other than steps */
+    uint64_t steps_lost;
 };
 
 struct session_config {
@@ -130,6 +144,9 @@ int sessions_closed(struct sessions *s, uint32_t peer);
 /* Leases and heartbeats that are due. */
 void sessions_time(struct sessions *s);
 
+/* Prefill: take no new requests; peers that are UP are told, later ones by HELLO. */
+void sessions_drain(struct sessions *s);
+
 /* Queue a message; dropped when the session is over. A peer that lets too many wait loses its
  * session. */
 void sessions_send(struct sessions *s, uint32_t peer, const struct outgoing *message);
@@ -142,13 +159,16 @@ int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
                   const struct outgoing **outgoing);
 /* Called first for every event: what the last `next` pulled is sent now, unless refused. */
 void sessions_begin(struct sessions *s, const struct hlg_event *event);
-/* Drop the message that `next` just pulled: it is no longer wanted. */
+/* Drop the message that `next` just pulled: it is no longer wanted, and was not sent. */
 void sessions_unsend(struct sessions *s);
 
 struct hlg_notice *sessions_notice(struct sessions *s, uint32_t kind, uint32_t peer);
 void sessions_note(struct sessions *s, uint32_t code, uint32_t peer, uint64_t a, uint64_t b,
                    uint64_t c);
 bool sessions_up(const struct sessions *s, uint32_t peer);
+/* Fills in what of a census is the sessions'. */
+struct hlg_census;
+void sessions_census(const struct sessions *s, struct hlg_census *census);
 void sessions_check(const struct sessions *s);
 
 #endif

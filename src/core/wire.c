@@ -16,7 +16,9 @@
 #define GROUP_BYTES           60u
 #define PAGE_LIST_FIXED_BYTES 12u /* count, first, runs */
 #define REQUEST_FIXED_BYTES   64u
-#define HELLO_FIXED_BYTES     88u
+#define HELLO_FIXED_BYTES     124u
+#define LOAD_BYTES            24u
+#define CREDIT_FIXED_BYTES    (LOAD_BYTES + 4u)
 #define LAYOUT_FIXED_BYTES    36u
 #define RAILS_OF_NODE_MAX     (HLG_RANKS_MAX * HLG_RAILS_MAX)
 
@@ -381,14 +383,42 @@ static void get_places(struct reader *r, struct arena *arena, struct hlg_hello *
     hello->places = places;
 }
 
+static void put_load(struct writer *w, const struct hlg_load *load)
+{
+    put_u64(w, load->requests);
+    put_u64(w, load->pages);
+    put_u64(w, load->prompt_bytes);
+}
+
+static void get_load(struct reader *r, struct hlg_load *load)
+{
+    load->requests = get_u64(r);
+    load->pages = get_u64(r);
+    load->prompt_bytes = get_u64(r);
+}
+
+/* Only a prefiller grants, and drains. */
+static bool grant_is_sound(const struct hlg_hello *hello)
+{
+    const struct hlg_load *grant = &hello->grant;
+
+    return hello->role <= HLG_ROLE_DECODE && hello->draining <= 1 &&
+           (hello->role == HLG_ROLE_PREFILL || (hello->draining == 0 && grant->requests == 0 &&
+                                                grant->pages == 0 && grant->prompt_bytes == 0));
+}
+
 static void put_hello(struct writer *w, const struct hlg_hello *hello)
 {
-    HLG_ASSERT(hello->role <= HLG_ROLE_DECODE);
+    HLG_ASSERT(grant_is_sound(hello));
     HLG_ASSERT(provider_is_padded(hello->provider, sizeof(hello->provider)));
     put_u32(w, hello->protocol_min);
     put_u32(w, hello->protocol_max);
     put_u32(w, hello->role);
     put_u32(w, hello->window_pieces);
+    put_u32(w, hello->message_bytes_max);
+    put_u32(w, hello->prompt_bytes_max);
+    put_u32(w, hello->draining);
+    put_load(w, &hello->grant);
     put_u64(w, hello->node);
     put_u64(w, hello->incarnation);
     put_u64(w, hello->session);
@@ -400,18 +430,29 @@ static void put_hello(struct writer *w, const struct hlg_hello *hello)
     put_places(w, hello);
 }
 
-static void get_hello(struct reader *r, struct arena *arena, struct hlg_hello *hello)
+/* The first fields of a HELLO. */
+static void get_greeter(struct reader *r, struct hlg_hello *hello)
 {
-    const uint8_t *bytes;
-
     hello->protocol_min = get_u32(r);
     hello->protocol_max = get_u32(r);
     hello->role = get_u32(r);
     hello->window_pieces = get_u32(r);
+    hello->message_bytes_max = get_u32(r);
+    hello->prompt_bytes_max = get_u32(r);
+    hello->draining = get_u32(r);
+    get_load(r, &hello->grant);
     hello->node = get_u64(r);
     hello->incarnation = get_u64(r);
     hello->session = get_u64(r);
+}
+
+static void get_hello(struct reader *r, struct arena *arena, struct hlg_hello *hello)
+{
+    const uint8_t *bytes;
+
+    get_greeter(r, hello);
     require(r, hello->role <= HLG_ROLE_DECODE);
+    require(r, grant_is_sound(hello));
     bytes = get_bytes(r, sizeof(hello->fingerprint) + sizeof(hello->provider));
     if (bytes != NULL) {
         memcpy(hello->fingerprint, bytes, sizeof(hello->fingerprint));
@@ -584,6 +625,7 @@ static void get_request(struct reader *r, struct arena *arena, struct hlg_reques
 
 static void put_credit(struct writer *w, const struct hlg_credit *credit)
 {
+    put_load(w, &credit->finished);
     put_u32(w, credit->count);
     for (uint32_t index = 0; index < credit->count; index++) {
         put_u32(w, credit->entries[index].lane);
@@ -594,6 +636,8 @@ static void put_credit(struct writer *w, const struct hlg_credit *credit)
 
 static void get_credit(struct reader *r, struct arena *arena, struct hlg_credit *credit)
 {
+    get_load(r, &credit->finished);
+
     const uint32_t count = get_count(r, CREDIT_ENTRY_BYTES, RAILS_OF_NODE_MAX);
     struct hlg_credit_entry *entries = arena_take(arena, count, sizeof(*entries));
 
@@ -677,7 +721,7 @@ uint64_t hlg_wire_bytes(const struct hlg_message *message)
         return header + ANSWER_BYTES;
     case HLG_MESSAGE_CREDIT:
         HLG_ASSERT(message->credit.count <= RAILS_OF_NODE_MAX);
-        return header + 4 + (uint64_t)message->credit.count * CREDIT_ENTRY_BYTES;
+        return header + CREDIT_FIXED_BYTES + (uint64_t)message->credit.count * CREDIT_ENTRY_BYTES;
     case HLG_MESSAGE_HEARTBEAT:
     case HLG_MESSAGE_DRAIN:
         return header;
@@ -819,4 +863,23 @@ int64_t hlg_wire_frame_bytes(const uint8_t *header, uint32_t frame_bytes_max)
         return -HLG_EPROTO;
     }
     return (int64_t)bytes;
+}
+
+bool hlg_wire_hello_identity(const uint8_t *frame, uint64_t bytes, uint64_t *node,
+                             uint64_t *incarnation)
+{
+    struct reader r = {frame, bytes, false};
+    struct hlg_hello hello;
+
+    (void)get_u32(&r);
+    const uint32_t version = get_u16(&r);
+    const uint32_t kind = get_u16(&r);
+    get_greeter(&r, &hello);
+    if (r.bad || kind != HLG_MESSAGE_HELLO || version < HLG_PROTOCOL_MIN ||
+        version > HLG_PROTOCOL_MAX) {
+        return false;
+    }
+    *node = hello.node;
+    *incarnation = hello.incarnation;
+    return true;
 }

@@ -58,6 +58,8 @@ void hlg_limits_default(struct hlg_limits *limits)
         .prompt_bytes_max = 4u << 20,
         .message_bytes_max = HLG_MESSAGE_BYTES_MAX,
         .window_pieces = 1024,
+        .reserve_percent = 50,
+        .grant_prompt_bytes = 256u << 20,
         /* some large pages, a fraction of a millisecond on a 400 Gbit/s rail */
         .turn_bytes = 256u << 10,
         .lease_ns = 30 * HLG_NS_PER_S,

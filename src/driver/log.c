@@ -73,7 +73,31 @@ static const struct note_text notes[] = {
     [HLG_NOTE_FENCE_TIMEOUT] = {HLG_LOG_WARN, "fence_timeout", "number", NULL, NULL},
     [HLG_NOTE_PAGES_POISONED] = {HLG_LOG_ERROR, "pages_poisoned", "number", "pages", NULL},
     [HLG_NOTE_CREDIT_BACKWARD] = {HLG_LOG_ERROR, "credit_backward", "lane", "rail", "pieces"},
+    [HLG_NOTE_GRANT_BACKWARD] = {HLG_LOG_ERROR, "grant_backward", "requests", "pages",
+                                 "prompt_bytes"},
+    [HLG_NOTE_GRANT_EXCEEDED] = {HLG_LOG_WARN, "grant_exceeded", "number", "times", NULL},
+    [HLG_NOTE_SUBMIT_TOO_LARGE] = {HLG_LOG_WARN, "submit_too_large", "what", "asked", "most"},
+    [HLG_NOTE_STEP_HELLO_SENT] = {HLG_LOG_DEBUG, "hello_sent", "session", NULL, NULL},
+    [HLG_NOTE_STEP_GREETED] = {HLG_LOG_DEBUG, "greeted", "node", "incarnation", NULL},
+    [HLG_NOTE_STEP_CLOSING] = {HLG_LOG_DEBUG, "closing", "node", NULL, NULL},
+    [HLG_NOTE_STEP_CLOSED] = {HLG_LOG_DEBUG, "closed", "node", NULL, NULL},
+    [HLG_NOTE_STEP_REQUEST_WAITS] = {HLG_LOG_DEBUG, "request_waits", "number", NULL, NULL},
+    [HLG_NOTE_STEP_REQUEST_SENT] = {HLG_LOG_DEBUG, "request_sent", "number", NULL, NULL},
+    [HLG_NOTE_STEP_ACCEPTED] = {HLG_LOG_DEBUG, "accepted", "number", "pieces", NULL},
+    [HLG_NOTE_STEP_FIRST_PIECE] = {HLG_LOG_DEBUG, "first_piece", "number", NULL, NULL},
+    [HLG_NOTE_STEP_WHOLE] = {HLG_LOG_DEBUG, "whole", "number", "bytes", NULL},
+    [HLG_NOTE_STEP_CANCEL_SENT] = {HLG_LOG_DEBUG, "cancel_sent", "number", NULL, NULL},
+    [HLG_NOTE_STEP_SOURCE_FENCED] = {HLG_LOG_DEBUG, "source_fenced", "number", "by", NULL},
+    [HLG_NOTE_STEP_PAGES_RETURNED] = {HLG_LOG_DEBUG, "pages_returned", "number", "pages", NULL},
+    [HLG_NOTE_STEP_REQUESTED] = {HLG_LOG_DEBUG, "requested", "number", "pieces", NULL},
+    [HLG_NOTE_STEP_ADMITTED] = {HLG_LOG_DEBUG, "admitted", "number", "cached", NULL},
+    [HLG_NOTE_STEP_FIRST_POSTED] = {HLG_LOG_DEBUG, "first_posted", "number", "pieces", NULL},
+    [HLG_NOTE_STEP_ALL_POSTED] = {HLG_LOG_DEBUG, "all_posted", "number", "pieces", NULL},
+    [HLG_NOTE_STEP_SENT] = {HLG_LOG_DEBUG, "sent", "number", "pieces", NULL},
+    [HLG_NOTE_STEP_FENCED_SENT] = {HLG_LOG_DEBUG, "fenced_sent", "number", "pieces", NULL},
 };
+
+static const struct note_text unknown = {HLG_LOG_WARN, "note", "a", "b", "c"};
 
 static size_t add_pair(char *line, size_t at, size_t capacity, const char *name, uint64_t value)
 {
@@ -85,15 +109,23 @@ static size_t add_pair(char *line, size_t at, size_t capacity, const char *name,
     return bytes < 0 ? at : at + (size_t)bytes;
 }
 
+static const struct note_text *text_of(const struct hlg_note *note)
+{
+    bool known = note->code < sizeof notes / sizeof notes[0] && notes[note->code].name != NULL;
+
+    return known ? &notes[note->code] : &unknown;
+}
+
+enum hlg_log_level hlg_note_level(const struct hlg_note *note)
+{
+    return text_of(note)->level;
+}
+
 enum hlg_log_level hlg_note_text(const struct hlg_note *note, char *line, size_t capacity)
 {
-    static const struct note_text unknown = {HLG_LOG_WARN, "note", "a", "b", "c"};
-    const struct note_text *text = &unknown;
+    const struct note_text *text = text_of(note);
     size_t at = 0;
 
-    if (note->code < sizeof notes / sizeof notes[0] && notes[note->code].name != NULL) {
-        text = &notes[note->code];
-    }
     int bytes = snprintf(line, capacity, "%s", text->name);
     at = bytes < 0 ? 0 : (size_t)bytes;
     if (text == &unknown) {

@@ -36,11 +36,9 @@ static hlg_handle prefill_submitted(const void *machine)
 
 static void prefill_stats(const void *machine, struct hlg_pump_stats *stats)
 {
-    struct hlg_prefill_stats own = {0};
-
-    hlg_prefill_stats(machine, &own);
-    stats->layers_early = own.layers_early;
-    stats->layers_late = own.layers_late;
+    hlg_prefill_stats(machine, &stats->prefill);
+    stats->layers_early = stats->prefill.layers_early;
+    stats->layers_late = stats->prefill.layers_late;
 }
 
 static int decode_handle(void *machine, const struct hlg_event *event)
@@ -75,8 +73,7 @@ static hlg_handle decode_submitted(const void *machine)
 
 static void decode_stats(const void *machine, struct hlg_pump_stats *stats)
 {
-    (void)machine;
-    (void)stats;
+    hlg_decode_stats(machine, &stats->decode);
 }
 
 static int init_prefill(struct pump_machine *machine, const struct hlg_prefill_config *config)

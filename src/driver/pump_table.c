@@ -153,7 +153,8 @@ static int take_keys(const struct hlg_pump *p, struct pump_peer *peer,
         bool ordered = key == first ? i == 0 || key_follows(key, key - 1)
                                     : key->lane == first->lane && key->region == first->region &&
                                           key->bytes == first->bytes;
-        if (!ordered || key->lane >= peer->lanes || key->rail != i % peer->rails) {
+        if (!ordered || key->lane >= peer->lanes || key->rail != i % peer->rails ||
+            key->bytes > UINT64_MAX - key->address) { /* no address in it wraps */
             return incomplete(why, key->lane, key->region);
         }
         peer->keys[i] = *key;

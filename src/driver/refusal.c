@@ -185,6 +185,26 @@ static int print_provider(const struct hlg_refusal *why, char *text, size_t capa
         name);
 }
 
+static int print_key(const struct hlg_refusal *why, char *text, size_t capacity)
+{
+    const char *what = "the two nodes did not find to a handshake";
+
+    switch (why->a) {
+    case HLG_KEY_MISSING_HERE:
+        what = "the node that refused has none, the other has";
+        break;
+    case HLG_KEY_MISSING_THERE:
+        what = "the node that refused asks for one, the other has none";
+        break;
+    case HLG_KEY_DIFFERS:
+        what = "the two nodes have different ones";
+        break;
+    default: /* the rest, and numbers that a peer made up */
+        break;
+    }
+    return print(text, capacity, "key: %s; give both the same key", what);
+}
+
 int hlg_refusal_text(const struct hlg_refusal *why, char *text, size_t capacity)
 {
     switch (why->code) {
@@ -219,6 +239,8 @@ int hlg_refusal_text(const struct hlg_refusal *why, char *text, size_t capacity)
                      "that refused says why");
     case HLG_REFUSAL_PROVIDER:
         return print_provider(why, text, capacity);
+    case HLG_REFUSAL_KEY:
+        return print_key(why, text, capacity);
     default: /* the others, and numbers that a peer made up */
         return print_layout(why, text, capacity);
     }

@@ -317,6 +317,12 @@ static void tell_hello(struct visit *v, struct hlg_hello *h)
     visit_u64(v, "session", &h->session);
     visit_u32(v, "role", &h->role);
     visit_u32(v, "window_pieces", &h->window_pieces);
+    visit_u32(v, "message_bytes_max", &h->message_bytes_max);
+    visit_u32(v, "prompt_bytes_max", &h->prompt_bytes_max);
+    visit_u32(v, "draining", &h->draining);
+    visit_u64(v, "grant_requests", &h->grant.requests);
+    visit_u64(v, "grant_pages", &h->grant.pages);
+    visit_u64(v, "grant_prompt_bytes", &h->grant.prompt_bytes);
     visit_u32(v, "tp", &h->layout.tp);
     visit_u32(v, "stages", &h->layout.stages);
     visit_u32(v, "pools", &h->layout.pools);
@@ -346,6 +352,9 @@ static void tell_message(struct visit *v, const struct hlg_message *message)
         tell_answer(v, &m.answer);
         return;
     case HLG_MESSAGE_CREDIT:
+        visit_u64(v, "requests", &m.credit.finished.requests);
+        visit_u64(v, "pages", &m.credit.finished.pages);
+        visit_u64(v, "prompt_bytes", &m.credit.finished.prompt_bytes);
         for (uint32_t i = 0; i < m.credit.count; i++) {
             struct hlg_credit_entry entry = m.credit.entries[i];
             visit_u32(v, "lane", &entry.lane);
@@ -705,7 +714,7 @@ void visit_result(struct visit *v, int32_t *result)
 
 static void visit_limits(struct visit *v, struct hlg_limits *l)
 {
-    _Static_assert(sizeof *l == 13 * sizeof(uint32_t) + 4 + 4 * sizeof(uint64_t),
+    _Static_assert(sizeof *l == 16 * sizeof(uint32_t) + 5 * sizeof(uint64_t),
                    "a new limit belongs below");
     visit_u32(v, "peers_max", &l->peers_max);
     visit_u32(v, "requests_max", &l->requests_max);
@@ -720,6 +729,10 @@ static void visit_limits(struct visit *v, struct hlg_limits *l)
     visit_u32(v, "prompt_bytes_max", &l->prompt_bytes_max);
     visit_u32(v, "message_bytes_max", &l->message_bytes_max);
     visit_u32(v, "window_pieces", &l->window_pieces);
+    visit_u32(v, "reserve_percent", &l->reserve_percent);
+    visit_u32(v, "grant_requests", &l->grant_requests);
+    visit_u32(v, "grant_pages", &l->grant_pages);
+    visit_u64(v, "grant_prompt_bytes", &l->grant_prompt_bytes);
     visit_u64(v, "turn_bytes", &l->turn_bytes);
     visit_u64(v, "lease_ns", &l->lease_ns);
     visit_u64(v, "heartbeat_ns", &l->heartbeat_ns);

@@ -59,6 +59,7 @@ static void fail_submit(struct hlg_messenger *m, struct entry *entry, const stru
                   (const char *)report.id, report.text);
     m->stats.requests_failed++;
     m->stats.commands_refused++;
+    metrics_failed(&m->metrics, report.reason);
     report_push(m, &report);
     report.kind = HLG_NOTICE_RETURNED;
     entry_finish(entry);
@@ -121,7 +122,12 @@ static int on_admit(struct hlg_messenger *m, const struct entry *entry)
                                         .cached_forward = entry->admit.cached_forward}};
 
     memcpy(event.admit.groups, entry->admit.groups, sizeof event.admit.groups);
-    return entry->bound ? hlg_pump_event(m->pump, &event) : -HLG_ESTALE;
+    const int error = entry->bound ? hlg_pump_event(m->pump, &event) : -HLG_ESTALE;
+    if (error == 0) {
+        hlg_histogram_add(&m->metrics.queue_ns, HLG_HISTOGRAM_TIME,
+                          hlg_pump_now(m->pump) - entry->begun);
+    }
+    return error;
 }
 
 static int on_reject(struct hlg_messenger *m, struct entry *entry, const struct command *command)
@@ -144,6 +150,7 @@ static int on_reject(struct hlg_messenger *m, struct entry *entry, const struct 
                                 .id_bytes = entry->view.id_bytes};
     memcpy(report.id, entry->id, sizeof report.id);
     m->stats.requests_failed++;
+    metrics_failed(&m->metrics, HLG_REASON_REJECTED);
     binding_end(m, entry);
     entry_finish(entry);
     report_push(m, &report);

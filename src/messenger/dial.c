@@ -11,9 +11,17 @@ static void dial(struct hlg_messenger *m, const struct dial_order *order)
     struct dial_result result = {.connection = order->connection};
 
     memcpy(result.address, order->address, sizeof result.address);
-    result.error =
-        hlg_tcp_dial(order->address, m->config.connect_ns, m->config.limits.message_bytes_max,
-                     &result.channel, result.text, sizeof result.text);
+    result.error = hlg_tcp_dial(order->address, m->config.connect_ns, messenger_frame_bytes(m),
+                                &result.channel, result.text, sizeof result.text);
+    if (result.error == 0 && lobby_needs_loopback(m) &&
+        !hlg_tcp_is_loopback(result.channel->ops->name(result.channel))) {
+        result.channel->ops->close(result.channel); /* nothing was said to it */
+        result.channel = NULL;
+        result.error = -HLG_EPEER;
+        result.not_loopback = true;
+        (void)snprintf(result.text, sizeof result.text, "%.64s is not loopback: " NO_KEY_ADVICE,
+                       result.address);
+    }
     /* As many results as orders fit, so that this waits for the core thread at most. */
     while (!ring_push(&m->dialled, &result)) {
         if (latch_is_set(&m->stop)) {

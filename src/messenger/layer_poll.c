@@ -35,9 +35,12 @@ static bool look(struct hlg_messenger *m)
         }
         /* acquire: see the top; pairs with the engine's release, or the device's system fence */
         uint32_t value = atomic_load_explicit(word->counter, memory_order_acquire);
-        struct layer_value layer = {.word = i, .value = value};
+        if (value == word->last) {
+            continue;
+        }
+        struct layer_value layer = {.word = i, .value = value, .read = metrics_clock()};
         /* A full ring loses nothing: the word keeps its value, or a later one that implies it. */
-        if (value != word->last && ring_push(&m->layers, &layer)) {
+        if (ring_push(&m->layers, &layer)) {
             word->last = value;
             moved = true;
         }

@@ -13,9 +13,10 @@
 #include <sys/mman.h>
 #include <sys/random.h>
 
-#define LINE_BYTES  512u
-#define PAGE_BYTES  4096u
-#define PEERS_LIMIT 0xffffu /* half of hlg_peer */
+#define LINE_BYTES    512u
+#define PAGE_BYTES    4096u
+#define PEERS_LIMIT   0xffffu /* half of hlg_peer */
+#define WAITING_LIMIT 65536u
 /* Reports that one ticket, and one session, may owe at most before the engine does its part. */
 #define REPORTS_PER_TICKET 4u
 #define REPORTS_PER_PEER   4u
@@ -43,6 +44,7 @@ void hlg_messenger_config_default(struct hlg_messenger_config *config)
                                             .spin_ns = 50000,
                                             .sleep_ns = HLG_NS_PER_MS,
                                             .counter_ns = 20000,
+                                            .waiting_max = 64,
                                             .commands_max = 4096,
                                             .log_level = HLG_LOG_INFO};
     hlg_limits_default(&config->limits);
@@ -75,10 +77,24 @@ static int check_config(const struct hlg_messenger_config *config, char *error, 
     }
     if (limits->peers_max == 0 || limits->peers_max >= PEERS_LIMIT || limits->requests_max == 0 ||
         limits->requests_max >= HLG_SLOTS_MAX || config->commands_max == 0 ||
-        config->sleep_ns == 0 || config->sleep_ns > HLG_NS_PER_MS || config->connect_ns == 0) {
+        config->sleep_ns == 0 || config->sleep_ns > HLG_NS_PER_MS || config->connect_ns == 0 ||
+        config->waiting_max == 0 || config->waiting_max > WAITING_LIMIT) {
         return refuse(error, error_bytes, -HLG_EINVAL,
-                      "peers_max, requests_max, commands_max, sleep_ns or connect_ns of the config "
-                      "is out of range");
+                      "peers_max, requests_max, commands_max, sleep_ns, connect_ns or waiting_max "
+                      "of the config is out of range");
+    }
+    if (config->key != NULL && (limits->message_bytes_max < HLG_SEALED_HANDSHAKE_BYTES ||
+                                limits->message_bytes_max > HLG_MESSAGE_BYTES_MAX)) {
+        return refuse(error, error_bytes, -HLG_EINVAL,
+                      "limits.message_bytes_max of the config is out of range for a handshake");
+    }
+    if ((config->watchdog_ns != 0 &&
+         (config->watchdog_ns < WATCHDOG_NS_MIN || config->watchdog_ns > WATCHDOG_NS_MAX)) ||
+        config->watchdog_exit < 0 || config->watchdog_exit > 255) {
+        return refuse(
+            error, error_bytes, -HLG_EINVAL,
+            "config.watchdog_ns is neither 0 nor 10 ms to 1 h, or watchdog_exit is no exit "
+            "status");
     }
     if (hlg_layout_check(&config->layout, &why) != 0) {
         (void)hlg_refusal_text(&why, sentence, sizeof sentence);
@@ -146,7 +162,8 @@ static int take_tables(struct hlg_messenger *m)
     uint32_t lanes = hlg_layout_lanes(&m->config.layout);
     uint32_t rails = m->config.fabric->rails;
 
-    m->fds_max = 2 + limits->peers_max + limits->peers_max * lanes * rails;
+    m->fds_max = 2 + m->config.waiting_max + DIALS_MAX + limits->peers_max +
+                 limits->peers_max * lanes * rails;
     m->peers = calloc(limits->peers_max, sizeof *m->peers);
     m->bindings = calloc(limits->requests_max, sizeof *m->bindings);
     m->unwanted = calloc(limits->requests_max, sizeof *m->unwanted);
@@ -166,7 +183,7 @@ static int take_tables(struct hlg_messenger *m)
 static int take_rings(struct hlg_messenger *m)
 {
     uint64_t reserve = (uint64_t)REPORTS_PER_TICKET * m->entry_count +
-                       (uint64_t)REPORTS_PER_PEER * m->config.limits.peers_max + 2;
+                       (uint64_t)REPORTS_PER_PEER * m->config.limits.peers_max + DIALS_MAX + 2;
 
     m->report_reserve = reserve;
     if (ring_init(&m->free_entries, m->entry_count, sizeof(uint32_t)) != 0 ||
@@ -182,10 +199,33 @@ static int take_rings(struct hlg_messenger *m)
         HLG_ASSERT(pushed);
     }
     if (bell_init(&m->core_bell) != 0 || bell_init(&m->report_bell) != 0 ||
-        bell_init(&m->dial_bell) != 0 || bell_init(&m->layer_bell) != 0) {
+        bell_init(&m->dial_bell) != 0 || bell_init(&m->layer_bell) != 0 ||
+        bell_init(&m->watch.bell) != 0) {
         return -HLG_EIO;
     }
     return 0;
+}
+
+uint32_t messenger_frame_bytes(const struct hlg_messenger *m)
+{
+    return m->config.limits.message_bytes_max +
+           (m->config.key != NULL ? HLG_SEALED_OVERHEAD_BYTES : 0);
+}
+
+static int take_port(struct hlg_messenger *m, char *error, size_t error_bytes)
+{
+    int code = hlg_tcp_listen(m->config.listen, messenger_frame_bytes(m), &m->listener, error,
+                              error_bytes);
+
+    if (code == 0 && lobby_needs_loopback(m) &&
+        !hlg_tcp_is_loopback(hlg_tcp_listener_name(m->listener))) {
+        if (error_bytes > 0) {
+            (void)snprintf(error, error_bytes, "%.64s is not loopback: " NO_KEY_ADVICE,
+                           m->config.listen);
+        }
+        return -HLG_EINVAL; /* whoever dialled meanwhile was not heard */
+    }
+    return code;
 }
 
 static int take_all(struct hlg_messenger *m, char *error, size_t error_bytes)
@@ -197,6 +237,9 @@ static int take_all(struct hlg_messenger *m, char *error, size_t error_bytes)
     }
     if (code == 0) {
         code = take_rings(m);
+    }
+    if (code == 0) {
+        code = lobby_init(m);
     }
     if (code != 0) {
         return refuse(error, error_bytes, code,
@@ -212,10 +255,7 @@ static int take_all(struct hlg_messenger *m, char *error, size_t error_bytes)
             return code;
         }
     }
-    return m->config.listen == NULL
-               ? 0
-               : hlg_tcp_listen(m->config.listen, m->config.limits.message_bytes_max, &m->listener,
-                                error, error_bytes);
+    return m->config.listen == NULL ? 0 : take_port(m, error, error_bytes);
 }
 
 int hlg_messenger_create(const struct hlg_messenger_config *config,
@@ -232,12 +272,19 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
     }
     memset(m, 0, sizeof *m);
     m->config = *config;
+    if (config->key != NULL) {
+        memcpy(m->key, config->key, sizeof m->key);
+        m->config.key = m->key;
+    }
     m->core_bell.fd = -1;
     m->report_bell.fd = -1;
     m->dial_bell.fd = -1;
     m->layer_bell.fd = -1;
+    m->watch.bell.fd = -1;
     m->submitting = HLG_NONE;
+    m->metrics.role = config->role;
     latch_init(&m->stop);
+    latch_init(&m->watch.stop);
     (void)pthread_mutex_init(&m->stats_lock, NULL);
     /* A prefiller's tickets outlive the machine's requests until they are released. */
     bool prefill = config->role == HLG_ROLE_PREFILL;
@@ -275,7 +322,7 @@ static int make_pump(struct hlg_messenger *m)
     const struct hlg_messenger_config *config = &m->config;
     uint64_t drawn[2] = {0};
     struct hlg_pump_config pump = {.role = (enum hlg_role)config->role,
-                                   .fabric = config->fabric,
+                                   .fabric = watchdog_fabric(m),
                                    .regions = m->regions,
                                    .region_count = m->region_count,
                                    .places = m->places,
@@ -288,7 +335,9 @@ static int make_pump(struct hlg_messenger *m)
     if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
         return messenger_fail(m, -HLG_EIO, "the system gives no random number");
     }
-    uint64_t node = config->node != 0 ? config->node : drawn[0] | 1;
+    const uint64_t node = config->node != 0 ? config->node : drawn[0] | 1;
+    m->node = node;
+    m->incarnation = drawn[1];
     if (config->role == HLG_ROLE_PREFILL) {
         pump.prefill = (struct hlg_prefill_config){.limits = config->limits,
                                                    .layout = config->layout,
@@ -339,6 +388,7 @@ static int start_threads(struct hlg_messenger *m)
         error = pthread_create(&m->threads[i], NULL, mains[i], m);
         m->thread_count += error == 0;
     }
+    error = error == 0 ? watchdog_start(m) : error;
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     return error == 0 ? pin(m) : messenger_fail(m, -HLG_ENOMEM, "a thread could not be started");
 }
@@ -353,17 +403,23 @@ int hlg_messenger_start(struct hlg_messenger *m)
     if (m->pump != NULL) {
         return messenger_fail(m, -HLG_ESTATE, "an earlier start failed");
     }
+    struct hlg_transport_caps caps;
+    m->config.fabric->query(m->config.fabric, &caps);
+    if (caps.reachable && lobby_needs_loopback(m)) {
+        return messenger_fail(m, -HLG_EINVAL,
+                              "the fabric's endpoints are not on loopback: " NO_KEY_ADVICE);
+    }
     error = make_pump(m);
     if (error != 0) {
         return error;
     }
+    m->metrics.shown = metrics_clock();
+    m->metrics_shown = m->metrics;
     error = start_threads(m);
     if (error != 0) {
         return error;
     }
     m->started = true;
-    struct hlg_transport_caps caps;
-    m->config.fabric->query(m->config.fabric, &caps);
     const int port = hlg_messenger_port(m);
     messenger_log(m, HLG_LOG_INFO, "started role %s provider %.16s lanes %u rails %u port %d",
                   m->config.role == HLG_ROLE_PREFILL ? "prefill" : "decode", caps.provider,
@@ -407,6 +463,7 @@ static void give_rings(struct hlg_messenger *m)
     bell_fini(&m->report_bell);
     bell_fini(&m->dial_bell);
     bell_fini(&m->layer_bell);
+    bell_fini(&m->watch.bell);
 }
 
 int hlg_messenger_destroy(struct hlg_messenger *m)
@@ -415,7 +472,10 @@ int hlg_messenger_destroy(struct hlg_messenger *m)
         return 0; /* in a forked child all of it is the parent's */
     }
     stop_threads(m);
+    lobby_fini(m);
+    watchdog_round(&m->watch); /* what closes endpoints may be stuck as well */
     hlg_pump_destroy(m->pump);
+    watchdog_stop(m);
     const int recorded = hlg_trace_destroy(m->trace);
     if (recorded != 0) {
         messenger_log(
@@ -447,6 +507,7 @@ int hlg_messenger_destroy(struct hlg_messenger *m)
     free(m->fds);
     free(m->entries);
     free(m->words);
+    explicit_bzero(m->key, sizeof m->key);
     free(m);
     return recorded;
 }

@@ -411,8 +411,37 @@ int hlg_messenger_stats(struct hlg_messenger *m, struct hlg_messenger_stats *sta
         return -HLG_EINVAL;
     }
     (void)pthread_mutex_lock(&m->stats_lock);
-    *stats = m->stats_shown;
+    *stats = m->metrics_shown.stats;
     (void)pthread_mutex_unlock(&m->stats_lock);
     stats->size = sizeof *stats;
     return 0;
+}
+
+/* A copy of what the core thread showed last. */
+static int shown(struct hlg_messenger *m, struct metrics *copy)
+{
+    int error = usable(m);
+
+    if (error == 0) {
+        (void)pthread_mutex_lock(&m->stats_lock);
+        *copy = m->metrics_shown;
+        (void)pthread_mutex_unlock(&m->stats_lock);
+    }
+    return error;
+}
+
+int hlg_messenger_metrics(struct hlg_messenger *m, char *text, size_t bytes)
+{
+    struct metrics copy;
+    int error = shown(m, &copy);
+
+    return error != 0 ? error : metrics_text(&copy, metrics_clock(), text, bytes);
+}
+
+int hlg_messenger_health(struct hlg_messenger *m)
+{
+    struct metrics copy;
+    int error = shown(m, &copy);
+
+    return error != 0 ? error : metrics_health(&copy, metrics_clock());
 }

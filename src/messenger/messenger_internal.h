@@ -7,17 +7,23 @@
  *   progress.c    the core thread: the only one that touches the pump, and so the core
  *   command.c     on the core thread: commands become events
  *   notice.c      on the core thread: notices become reports
+ *   lobby.c       on the core thread: connections that have not proved themselves
+ *   metrics.c     on the core thread: what is counted and timed; metrics_text.c makes text of a copy
  *   dial.c        the dialling thread
  *   layer_poll.c  the layer poller's thread
+ *   watchdog.c    a thread that ends the process when the core thread is stuck in a transport
  */
 #ifndef HALAGE_MESSENGER_INTERNAL_H
 #define HALAGE_MESSENGER_INTERNAL_H
 
+#include "metrics.h"
 #include "ring.h"
 #include <halage/memory.h>
 #include <halage/messenger.h>
 #include <halage/pump.h>
+#include <halage/transport/sealed.h>
 #include <halage/transport/tcp.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sys/types.h>
 
@@ -26,6 +32,13 @@
 #define LAYERS_MAX        256u /* counter values that may wait; more stay in their words */
 #define ERROR_BYTES       256u
 #define THREADS_MAX       3u
+#define WATCHDOG_NS_MIN   (10 * HLG_NS_PER_MS)
+#define WATCHDOG_NS_MAX   (3600 * HLG_NS_PER_S)
+
+/* What an address is refused with, after what it is. */
+#define NO_KEY_ADVICE                                                                          \
+    "without a key, whoever reaches it could read prompts and write KV pages; give all nodes " \
+    "one key ('halage key', --key-file), or allow strangers (--insecure)"
 
 /* A command as it goes to the core thread. What is long waits in the ticket's entry. */
 struct command {
@@ -46,6 +59,7 @@ struct dial_order {
 struct dial_result {
     uint32_t connection;
     int32_t error;
+    bool not_loopback; /* why `error` is set */
     struct hlg_channel *channel;
     char address[ADDRESS_BYTES_MAX];
     char text[HLG_REPORT_TEXT_BYTES];
@@ -54,6 +68,7 @@ struct dial_result {
 struct layer_value {
     uint32_t word;
     uint32_t value;
+    hlg_time read; /* metrics_clock() */
 };
 
 enum entry_phase {
@@ -72,6 +87,7 @@ struct entry {
     uint32_t uses;
     hlg_handle handle;        /* core thread's */
     bool bound;               /* core thread's: `handle` is good */
+    hlg_time begun;           /* core thread's: when it was noticed, prefill */
     uint8_t *prompt;          /* [prompt_bytes_max] */
     uint32_t *pages;          /* [pages_max] */
     struct hlg_submit submit; /* decode; pointers into this entry */
@@ -86,7 +102,29 @@ struct peer_slot {
     uint32_t connection;
     bool in_use;
     bool up;
+    hlg_time connected;
     char name[HLG_TCP_NAME_BYTES];
+};
+
+/* A connection that is not a peer yet; core thread's. */
+struct guest {
+    struct hlg_channel *channel; /* what the pump will get; NULL: free */
+    struct hlg_channel *tcp;     /* the same, or within it */
+    uint32_t connection;         /* 0: accepted */
+    hlg_time due;
+    uint64_t serial;
+};
+
+struct lobby {
+    struct guest *guests; /* [accepted_max] accepted, then [DIALS_MAX] dialled */
+    uint32_t accepted_max;
+    uint32_t count;
+    uint64_t serial;
+    hlg_time told; /* when refusals were logged last */
+    uint64_t untold;
+    void *scratch; /* of hlg_wire_decode(), where there is no key */
+    uint64_t scratch_bytes;
+    uint64_t sealed_counts[HLG_SEALED_REASONS];
 };
 
 /* Which entry stands for a handle of the machine: by the handle's low half. */
@@ -103,6 +141,18 @@ struct import {
 struct counter_word {
     const _Atomic uint32_t *counter;
     uint32_t last;
+};
+
+/* What the watchdog looks at; see watchdog.c. */
+struct watch {
+    struct hlg_fabric fabric; /* first: the decorator that the pump uses */
+    struct hlg_fabric *below;
+    _Atomic uint64_t beat;    /* of the core thread; odd while it sleeps */
+    const char *_Atomic call; /* of the transport that it is in; NULL: none */
+    struct bell bell;
+    struct latch stop;
+    pthread_t thread;
+    bool running;
 };
 
 /* In order of who uses what, which padding is a small price for. */
@@ -143,8 +193,9 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     _Atomic uint64_t chunks_announced;
     _Atomic uint64_t chunks_rested; /* announced ones whose forward is over */
     pthread_mutex_t stats_lock;
-    struct hlg_messenger_stats stats_shown; /* under stats_lock */
+    struct metrics metrics_shown; /* under stats_lock */
 
+    struct watch watch;
     pthread_t threads[THREADS_MAX]; /* [thread_count] core, dialling, layer poller */
     uint32_t thread_count;
 
@@ -170,9 +221,15 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint64_t random;
     uint64_t chunks_handled;
     uint32_t forward_newest; /* announced; 0: none */
-    hlg_time accept_due;     /* when the core thread looks for connections next */
+    struct lobby lobby;
+    uint8_t key[HLG_SEALED_KEY_BYTES]; /* config.key leads here, or is NULL */
+    uint64_t node;
+    uint64_t incarnation;
+    hlg_time accept_due; /* when the core thread looks for connections next */
     hlg_time stats_due;
     struct hlg_messenger_stats stats;
+    struct metrics metrics;
+    struct metrics_lines lines[METRICS_NOTES]; /* by note */
 };
 
 /* messenger.c: tickets. The entry of a ticket that is good, else NULL; any thread. */
@@ -196,12 +253,39 @@ static inline uint32_t entry_index(const struct hlg_messenger *m, const struct e
 __attribute__((format(printf, 3, 4))) void
 messenger_log(const struct hlg_messenger *m, enum hlg_log_level level, const char *format, ...);
 
+/* The longest frame of a TCP channel of ours. */
+uint32_t messenger_frame_bytes(const struct hlg_messenger *m);
+
 /* Keeps the sentence for hlg_messenger_error(); returns the code. */
 int messenger_fail(struct hlg_messenger *m, int code, const char *sentence);
 int messenger_before_start(struct hlg_messenger *m);
 
+/* watchdog.c. The fabric for the pump: config.fabric, watched where config.watchdog_ns says so. */
+struct hlg_fabric *watchdog_fabric(struct hlg_messenger *m);
+int watchdog_start(struct hlg_messenger *m);
+void watchdog_stop(struct hlg_messenger *m);
+void watchdog_round(struct watch *w); /* core thread: it moves */
+void watchdog_sleep(struct watch *w); /* core thread: it sleeps, until the next round */
+
 /* progress.c */
 void *progress_main(void *messenger);
+/* A connection that may speak becomes a peer, or is refused. */
+void progress_let_in(struct hlg_messenger *m, struct hlg_channel *channel, uint32_t connection);
+
+/* lobby.c */
+int lobby_init(struct hlg_messenger *m);
+void lobby_fini(struct hlg_messenger *m);
+/* Owns the channel. */
+void lobby_enter(struct hlg_messenger *m, struct hlg_channel *channel, uint32_t connection,
+                 hlg_time now);
+/* Listens to all who wait. Returns how many were let in or refused. */
+int lobby_step(struct hlg_messenger *m, hlg_time now);
+hlg_time lobby_deadline(const struct hlg_messenger *m);
+/* Descriptors to sleep on; returns how many, of `capacity`. */
+uint32_t lobby_wait_fds(const struct hlg_messenger *m, struct pollfd *fds, uint32_t capacity);
+void lobby_stats(const struct hlg_messenger *m, struct hlg_messenger_stats *stats);
+/* Without a key, and not told otherwise, only this host may be talked to. */
+bool lobby_needs_loopback(const struct hlg_messenger *m);
 
 /* command.c */
 void command_handle(struct hlg_messenger *m, const struct command *command);

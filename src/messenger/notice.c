@@ -103,6 +103,8 @@ static void take_peer_notice(struct hlg_messenger *m, const struct hlg_notice *n
     case HLG_NOTICE_PEER_UP:
         peer->up = true;
         m->stats.peers_up++;
+        hlg_histogram_add(&m->metrics.handshake_ns, HLG_HISTOGRAM_TIME,
+                          notice->noticed - peer->connected);
         log_peer(m, report, "peer_up", HLG_LOG_INFO);
         break;
     case HLG_NOTICE_PEER_DRAINING:
@@ -185,6 +187,7 @@ static struct entry *take_requested(struct hlg_messenger *m, const struct hlg_no
     }
     fill_view(m, entry, notice);
     binding_make(m, notice->request, entry);
+    entry->begun = notice->noticed;
     (void)entry_publish(m, entry);
     m->stats.requests_submitted++;
     return entry;
@@ -221,20 +224,47 @@ static bool count_request(struct hlg_messenger *m, const struct hlg_notice *noti
     hlg_unreachable();
 }
 
+/* When a request came to this node, as far as it is known: else its age is 0. */
+static hlg_time begun_at(const struct hlg_notice *notice, const struct entry *entry)
+{
+    hlg_time begun = notice->submitted;
+
+    if (entry != NULL && entry->view.size != 0) {
+        begun = entry->begun;
+    }
+    return begun != 0 ? begun : notice->noticed;
+}
+
+/* Pages and contexts that a request names. */
+static uint64_t pages_of(const struct hlg_messenger *m, const struct entry *entry)
+{
+    const bool prefill = m->config.role == HLG_ROLE_PREFILL;
+    uint64_t pages = 0;
+
+    for (uint32_t g = 0; entry != NULL && g < m->config.layout.group_count; g++) {
+        pages += prefill ? entry->view.groups[g].count : entry->submit.groups[g].count;
+    }
+    return pages;
+}
+
 static void take_request_notice(struct hlg_messenger *m, const struct hlg_notice *notice,
                                 struct hlg_report *report)
 {
     bool last = count_request(m, notice);
     struct entry *entry = notice->kind == HLG_NOTICE_REQUESTED ? take_requested(m, notice)
                                                                : bound_entry(m, notice->request);
+    const hlg_time begun = begun_at(notice, entry);
     bool bad = notice->kind == HLG_NOTICE_FAILED || notice->kind == HLG_NOTICE_STOPPING ||
                notice->kind == HLG_NOTICE_POISONED;
 
     messenger_log(m, bad ? HLG_LOG_WARN : HLG_LOG_DEBUG,
-                  "request %.*s %s reason %s bytes %" PRIu64 " pieces %" PRIu64 "/%" PRIu64,
+                  "request %.*s %s reason %s age_ms %" PRIu64 " bytes %" PRIu64 " pieces %" PRIu64
+                  "/%" PRIu64,
                   (int)notice->id_bytes, (const char *)notice->id, hlg_notice_text(notice->kind),
-                  hlg_reason_text(notice->reason), notice->bytes, notice->pieces_counted,
-                  notice->pieces_expected);
+                  hlg_reason_text(notice->reason),
+                  (uint64_t)((notice->noticed - begun) / HLG_NS_PER_MS), notice->bytes,
+                  notice->pieces_counted, notice->pieces_expected);
+    metrics_notice(&m->metrics, notice, begun, pages_of(m, entry));
     if (entry == NULL) {
         return; /* it found no entry and is being rejected */
     }
@@ -297,9 +327,27 @@ void notice_take(void *messenger, const struct hlg_notice *notice)
 
 void note_take(void *messenger, const struct hlg_note *note)
 {
-    const struct hlg_messenger *m = messenger;
+    struct hlg_messenger *m = messenger;
     char line[HLG_NOTE_TEXT_BYTES];
-    enum hlg_log_level level = hlg_note_text(note, line, sizeof line);
+    enum hlg_log_level level = hlg_note_level(note);
+    uint64_t suppressed = 0;
 
+    metrics_note(&m->metrics, note);
+    if (m->config.log == NULL || (uint32_t)level > m->config.log_level) {
+        return; /* a step of every request, most often */
+    }
+    (void)hlg_note_text(note, line, sizeof line);
+    /* Who asks for debug lines wants all of them. */
+    HLG_ASSERT(note->code < METRICS_NOTES);
+    if (level < HLG_LOG_DEBUG &&
+        !metrics_line(&m->lines[note->code], hlg_pump_now(m->pump), &suppressed)) {
+        m->metrics.lines_suppressed++;
+        return;
+    }
+    (void)hlg_note_text(note, line, sizeof line);
+    if (suppressed > 0) {
+        messenger_log(m, level, "%.*s lines_left_out %" PRIu64, (int)strcspn(line, " "), line,
+                      suppressed);
+    }
     messenger_log(m, level, "%s", line);
 }

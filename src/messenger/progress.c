@@ -14,7 +14,7 @@
 #define SLEEP_NS_MIN     20000u
 #define STATS_NS         (10 * HLG_NS_PER_MS)
 #define IDLE_NS_MAX      HLG_NS_PER_S
-#define ACCEPTS_PER_STEP 8u
+#define ACCEPTS_PER_STEP 16u
 /* A busy core thread looks for new connections this often: a look is a call of the system. */
 #define ACCEPT_NS HLG_NS_PER_MS
 /* Endpoints are kept moving this long after the last request; see LINGER_NS in the pump. */
@@ -32,7 +32,7 @@ static bool may_take(const struct hlg_messenger *m)
 
 /* ---- Connections ---- */
 
-static void add_channel(struct hlg_messenger *m, struct hlg_channel *channel, uint32_t connection)
+void progress_let_in(struct hlg_messenger *m, struct hlg_channel *channel, uint32_t connection)
 {
     char name[HLG_TCP_NAME_BYTES];
     uint32_t index = 0;
@@ -42,7 +42,8 @@ static void add_channel(struct hlg_messenger *m, struct hlg_channel *channel, ui
     if (error == 0) {
         struct peer_slot *peer = &m->peers[index];
         uint32_t uses = (peer->uses + 1) & 0xffffu;
-        *peer = (struct peer_slot){.uses = uses, .connection = connection};
+        *peer = (struct peer_slot){
+            .uses = uses, .connection = connection, .connected = hlg_pump_now(m->pump)};
         memcpy(peer->name, name, sizeof peer->name);
         messenger_log(m, HLG_LOG_DEBUG, "channel %s peer %" PRIu32, name, peer_name_of(m, index));
         return;
@@ -74,15 +75,19 @@ static int take_connections(struct hlg_messenger *m, hlg_time now)
         if (hlg_tcp_accept(m->listener, &channel) <= 0) {
             break; /* nobody, or no descriptor free for whoever waits */
         }
-        add_channel(m, channel, 0);
+        lobby_enter(m, channel, 0, now);
         work++;
+        if (i == ACCEPTS_PER_STEP - 1) {
+            m->accept_due = now; /* more may wait, and the system's queue must not fill up */
+        }
     }
     while (may_take(m) && ring_pop(&m->dialled, &result)) {
         work++;
         if (result.error == 0) {
-            add_channel(m, result.channel, result.connection);
+            lobby_enter(m, result.channel, result.connection, now);
             continue;
         }
+        m->stats.peers_refused[HLG_REFUSED_ADDRESS] += result.not_loopback;
         struct hlg_report report = {.kind = HLG_NOTICE_PEER_REFUSED,
                                     .peer = HLG_NONE,
                                     .connection = result.connection,
@@ -92,7 +97,7 @@ static int take_connections(struct hlg_messenger *m, hlg_time now)
                       result.text);
         report_push(m, &report);
     }
-    return work;
+    return work + (may_take(m) ? lobby_step(m, now) : 0);
 }
 
 /* ---- Commands and counter values ---- */
@@ -139,6 +144,11 @@ static int take_layers_and_commands(struct hlg_messenger *m)
         HLG_ASSERT(error == 0); /* counter_watch() checked the word's number */
         m->stats.layers_read++;
     }
+    const hlg_time now = metrics_clock();
+    for (uint32_t i = 0; i < m->layers_taken_count; i++) {
+        const hlg_time read = m->layers_taken[i].read;
+        hlg_histogram_add(&m->metrics.read_ns, HLG_HISTOGRAM_TIME, now > read ? now - read : 0);
+    }
     work += (int)m->layers_taken_count;
     m->layers_taken_count = 0;
     return work;
@@ -146,33 +156,58 @@ static int take_layers_and_commands(struct hlg_messenger *m)
 
 /* ---- Sleeping ---- */
 
+static void gather_stats(struct hlg_messenger *m)
+{
+    const struct hlg_pump_stats *pump = &m->metrics.pump;
+
+    m->stats.requests_open = hlg_pump_open(m->pump);
+    m->stats.pieces_posted = pump->pieces_posted;
+    m->stats.pieces_done = pump->pieces_done;
+    m->stats.pieces_failed = pump->pieces_failed;
+    m->stats.bytes_posted = pump->bytes_posted;
+    m->stats.writes_refused = pump->writes_refused;
+    m->stats.pieces_counted = pump->pieces_counted;
+    m->stats.frames_sent = pump->frames_sent;
+    m->stats.frames_received = pump->frames_received;
+    m->stats.frames_malformed = pump->frames_malformed;
+    m->stats.sessions_ended = pump->sessions_ended;
+    lobby_stats(m, &m->stats);
+    m->stats.layers_early = pump->layers_early;
+    m->stats.layers_late = pump->layers_late;
+}
+
+static uint64_t depth(const struct ring *ring)
+{
+    return ring_pushes(ring) - ring_pops(ring);
+}
+
 static void show_stats(struct hlg_messenger *m, hlg_time now)
 {
-    struct hlg_pump_stats pump;
+    struct metrics *x = &m->metrics;
 
-    hlg_pump_stats(m->pump, &pump);
-    m->stats.requests_open = hlg_pump_open(m->pump);
-    m->stats.pieces_posted = pump.pieces_posted;
-    m->stats.pieces_done = pump.pieces_done;
-    m->stats.pieces_failed = pump.pieces_failed;
-    m->stats.bytes_posted = pump.bytes_posted;
-    m->stats.writes_refused = pump.writes_refused;
-    m->stats.pieces_counted = pump.pieces_counted;
-    m->stats.frames_sent = pump.frames_sent;
-    m->stats.frames_received = pump.frames_received;
-    m->stats.frames_malformed = pump.frames_malformed;
-    m->stats.sessions_ended = pump.sessions_ended;
-    m->stats.layers_early = pump.layers_early;
-    m->stats.layers_late = pump.layers_late;
+    hlg_pump_stats(m->pump, &x->pump);
+    gather_stats(m);
+    x->stats = m->stats;
+    x->queues[METRICS_QUEUE_COMMANDS] = depth(&m->commands);
+    x->queues[METRICS_QUEUE_REPORTS] = depth(&m->reports);
+    x->queues[METRICS_QUEUE_LAYERS] = depth(&m->layers);
+    x->queues[METRICS_QUEUE_DIALS] = depth(&m->orders);
+    x->busy_ns = x->pump.decode.busy_ns;
+    if (x->role == HLG_ROLE_PREFILL) {
+        x->busy_ns = x->pump.prefill.busy_ns;
+        x->transfer_ns = x->pump.prefill.transfer_ns;
+    }
+    x->shown = metrics_clock();
     m->stats_due = now + STATS_NS;
     (void)pthread_mutex_lock(&m->stats_lock);
-    m->stats_shown = m->stats;
+    m->metrics_shown = *x;
     (void)pthread_mutex_unlock(&m->stats_lock);
 }
 
 static hlg_time sleep_limit(struct hlg_messenger *m, hlg_time now, bool active, hlg_time *backoff)
 {
-    hlg_time due = hlg_pump_deadline(m->pump);
+    hlg_time due =
+        hlg_min_time(hlg_pump_deadline(m->pump), may_take(m) ? lobby_deadline(m) : HLG_TIME_NEVER);
     hlg_time span = due <= now ? 0 : due - now;
 
     if (!active) {
@@ -199,6 +234,9 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
     if (m->listener != NULL && may_take(m)) {
         m->fds[count++] = (struct pollfd){.fd = hlg_tcp_listener_fd(m->listener), .events = POLLIN};
     }
+    if (may_take(m)) {
+        count += lobby_wait_fds(m, m->fds + count, m->fds_max - count);
+    }
     int more = hlg_pump_wait_fds(m->pump, m->fds + count, m->fds_max - count, active);
     if (more < 0) {
         /* An endpoint has work, or none has a descriptor: short sleeps on the rest. */
@@ -209,6 +247,7 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
     struct timespec limit = {.tv_sec = (time_t)(span / HLG_NS_PER_S),
                              .tv_nsec = (long)(span % HLG_NS_PER_S)};
     m->stats.core_sleeps++;
+    watchdog_sleep(&m->watch);
     (void)ppoll(m->fds, count, &limit, NULL); /* an error or a signal only makes it look again */
     if (m->listener != NULL && may_take(m) && (m->fds[1].revents & POLLIN) != 0) {
         m->accept_due = 0;
@@ -223,6 +262,7 @@ void *progress_main(void *messenger)
     hlg_time backoff = SLEEP_NS_MIN;
 
     while (!latch_is_set(&m->stop)) {
+        watchdog_round(&m->watch);
         int work = take_connections(m, hlg_pump_now(m->pump));
         work += take_layers_and_commands(m);
         work += command_reject_unwanted(m);
@@ -247,5 +287,6 @@ void *progress_main(void *messenger)
             show_stats(m, now);
         }
     }
+    watchdog_sleep(&m->watch); /* until the messenger is destroyed */
     return NULL;
 }

@@ -2,6 +2,7 @@
 #include "config.h"
 
 #include "../cli/options.h"
+#include "key.h"
 
 #include <halage/refusal.h>
 
@@ -13,6 +14,7 @@
 #include <string.h>
 
 #define SLICES_MAX 4096u
+#define PAGES_MAX  65536u
 
 /* Pages of a pool suffice for this many of the longest sequences. */
 #define SEQUENCES_HELD 10u
@@ -26,6 +28,7 @@ void node_config_default(struct node_config *config)
         .target_dp = 1,
         .chunk_tokens = 64,
         .provider = "auto",
+        .watchdog_ms = 30000,
     };
     tlm_config_default(TLM_GQA, config->kv_heads, 1, &config->model);
     config->model.batch_sequences_max = NODE_SEQUENCES_MAX;
@@ -68,6 +71,16 @@ static int take_ip(const char *argument, const char *program, const char **ip)
     return 0;
 }
 
+static int take_key(const char *argument, const char *program, struct node_config *config)
+{
+    char text[512];
+    if (node_key_read(argument, config->key, text, sizeof text) != 0) {
+        return options_error(program, "--key-file: %s", text);
+    }
+    config->key_file = argument;
+    return 0;
+}
+
 /* The attention brings its own shape along; seed, size and cache stay as they are. */
 static void set_attention(struct node_config *config, enum tlm_attention attention)
 {
@@ -103,12 +116,35 @@ static int take_word(int key, const char *argument, const char *program, struct 
         if (!plant_parse(argument, &config->plant)) {
             return options_error(program,
                                  "--plant: unknown fault '%s'; valid: %s, each with or without "
-                                 ":LAYER,PLANE,RANK",
+                                 ":LAYER,PLANE,RANK; stop:STEP[,COUNT] stuck:STEP[,COUNT]",
                                  argument, plant_kinds());
         }
         return 0;
     }
     return ARGP_ERR_UNKNOWN;
+}
+
+static int take_limit(int key, const char *argument, const char *program,
+                      struct node_config *config)
+{
+    switch (key) {
+    case NODE_KEY_LEASE_MS:
+        return take_number(program, "lease-ms", argument, 100, 600000, &config->lease_ms);
+    case NODE_KEY_WATCHDOG_MS:
+        if (strcmp(argument, "0") == 0) {
+            config->watchdog_ms = 0;
+            return 0;
+        }
+        return take_number(program, "watchdog-ms", argument, 10, 3600000, &config->watchdog_ms);
+    case NODE_KEY_PAGES:
+        return take_number(program, "pages", argument, 1, PAGES_MAX, &config->pages);
+    case NODE_KEY_DATA_PORT:
+        return take_number(program, "data-port", argument, 1024, 65000, &config->data_port);
+    case NODE_KEY_NODE_ID:
+        return take_number(program, "node-id", argument, 1, UINT32_MAX, &config->node_id);
+    default:
+        return take_word(key, argument, program, config);
+    }
 }
 
 static int take_width(const char *argument, const char *program, struct tlm_config *model)
@@ -162,19 +198,34 @@ int node_config_parse(int key, const char *argument, const char *program,
     case NODE_KEY_RECORD:
         config->record = argument;
         return 0;
+    case NODE_KEY_METRICS:
+        config->metrics = argument;
+        return take_number(program, "metrics", argument, 0, UINT16_MAX, &config->metrics_port);
+    case NODE_KEY_KEY_FILE:
+        return take_key(argument, program, config);
+    case NODE_KEY_INSECURE:
+        config->insecure = true;
+        return 0;
+    case NODE_KEY_GUARD:
+        config->guard = true;
+        return 0;
+    case NODE_KEY_REDIAL:
+        config->redial = true;
+        return 0;
     case NODE_KEY_ADVERTISE:
         return take_ip(argument, program, &config->advertise);
     case NODE_KEY_SEED:
         return take_seed(program, argument, &model->seed);
-    default: /* words, and the keys of others */
-        return take_word(key, argument, program, config);
+    default: /* limits, words, and the keys of others */
+        return take_limit(key, argument, program, config);
     }
 }
 
 void node_layout(const struct node_config *config, enum hlg_role role, struct hlg_layout *layout)
 {
     const struct tlm_config *model = &config->model;
-    const uint32_t pages = SEQUENCES_HELD * hlg_div_ceil(NODE_CONTEXT_TOKENS, model->page_tokens);
+    const uint32_t held = SEQUENCES_HELD * hlg_div_ceil(NODE_CONTEXT_TOKENS, model->page_tokens);
+    const uint32_t pages = config->pages != 0 ? config->pages : held;
     const bool prefill = role == HLG_ROLE_PREFILL;
     memset(layout, 0, sizeof *layout);
     layout->tp = prefill ? config->source_tp : config->target_tp;
@@ -239,6 +290,14 @@ int node_config_check(const struct node_config *config, char *text, size_t capac
                        config->target_tp * config->target_dp);
         return -HLG_EINVAL;
     }
+    const uint32_t least = hlg_div_ceil(NODE_CONTEXT_TOKENS, config->model.page_tokens);
+    if (config->pages != 0 && config->pages < least) {
+        (void)snprintf(text, capacity,
+                       "--pages: %" PRIu32 ": the longest request takes %" PRIu32 " of %" PRIu32
+                       " tokens: give at least as many",
+                       config->pages, least, config->model.page_tokens);
+        return -HLG_EINVAL;
+    }
     node_layout(config, HLG_ROLE_PREFILL, &source);
     node_layout(config, HLG_ROLE_DECODE, &target);
     if (check_plan(&source, &target, &refusal) != 0) {
@@ -278,6 +337,9 @@ void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FI
     }
 }
 
+/* Numbers that every node gets; of those behind them 0 means the default. */
+#define NUMBERS_GIVEN 10u
+
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS])
 {
     const struct tlm_config *model = &config->model;
@@ -294,10 +356,18 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"target-dp", config->target_dp},
         {"chunk-tokens", config->chunk_tokens},
         {"seed", model->seed},
+        {"watchdog-ms", config->watchdog_ms},
+        {"lease-ms", config->lease_ms},
+        {"pages", config->pages},
+        {"data-port", config->data_port},
+        {"node-id", config->node_id},
     };
     int count = 0;
     bool good = true;
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0] && good; i++) {
+        if (i >= NUMBERS_GIVEN && numbers[i].value == 0) {
+            continue; /* the default */
+        }
         good = asprintf(&words[count], "--%s=%" PRIu64, numbers[i].name, numbers[i].value) >= 0;
         count += good ? 1 : 0;
     }
@@ -309,12 +379,24 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"layout", model->arrangement == TLM_NHD ? "nhd" : "hnd"},
         {"provider", config->provider},
         {"advertise", config->advertise},
+        {"key-file", config->key_file},
         {"record", config->record},
+        {"metrics", config->metrics},
         {"plant", config->plant_text},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && good; i++) {
         if (texts[i].value != NULL) {
             good = asprintf(&words[count], "--%s=%s", texts[i].name, texts[i].value) >= 0;
+            count += good ? 1 : 0;
+        }
+    }
+    const char *const flags[] = {config->insecure ? "--insecure" : NULL,
+                                 config->guard ? "--guard" : NULL,
+                                 config->redial ? "--redial" : NULL};
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && good; i++) {
+        if (flags[i] != NULL) {
+            words[count] = strdup(flags[i]);
+            good = words[count] != NULL;
             count += good ? 1 : 0;
         }
     }

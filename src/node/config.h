@@ -10,6 +10,7 @@
 #include <argp.h>
 #include <halage/message.h>
 #include <halage/plan.h>
+#include <halage/transport/sealed.h>
 #include <tinylm.h>
 
 /* Keys of the shared options; a program's own keys start at NODE_KEY_OWN. */
@@ -28,6 +29,16 @@ enum node_key {
     NODE_KEY_SEED,
     NODE_KEY_ADVERTISE,
     NODE_KEY_RECORD,
+    NODE_KEY_KEY_FILE,
+    NODE_KEY_INSECURE,
+    NODE_KEY_LEASE_MS,
+    NODE_KEY_WATCHDOG_MS,
+    NODE_KEY_PAGES,
+    NODE_KEY_DATA_PORT,
+    NODE_KEY_NODE_ID,
+    NODE_KEY_GUARD,
+    NODE_KEY_REDIAL,
+    NODE_KEY_METRICS,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
 };
@@ -91,8 +102,64 @@ enum node_key {
          0,                                                                                        \
          "Directory in which each node leaves its trace, for 'halage trace'; traces hold prompts", \
          0},                                                                                       \
+        {"key-file",                                                                               \
+         NODE_KEY_KEY_FILE,                                                                        \
+         "FILE",                                                                                   \
+         0,                                                                                        \
+         "The key that all nodes share, as 'halage key' prints it; beyond loopback there must be " \
+         "one",                                                                                    \
+         0},                                                                                       \
+        {"insecure",                                                                               \
+         NODE_KEY_INSECURE,                                                                        \
+         NULL,                                                                                     \
+         0,                                                                                        \
+         "Without a key, talk to other hosts all the same: whoever reaches a node can use it",     \
+         0},                                                                                       \
+        {"lease-ms",                                                                               \
+         NODE_KEY_LEASE_MS,                                                                        \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Milliseconds without a word after which the other node is given up (default 30000)",     \
+         0},                                                                                       \
+        {"watchdog-ms",                                                                            \
+         NODE_KEY_WATCHDOG_MS,                                                                     \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "Milliseconds after which a node ends that is stuck inside the provider; 0: never "       \
+         "(default 30000)",                                                                        \
+         0},                                                                                       \
+        {"pages",                                                                                  \
+         NODE_KEY_PAGES,                                                                           \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "KV pages of a pool; requests wait for pages (default: enough for 10 of the longest)",    \
+         0},                                                                                       \
+        {"data-port",                                                                              \
+         NODE_KEY_DATA_PORT,                                                                       \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "First TCP port that KV pages move through; each endpoint takes the next one that is "    \
+         "free (default: any)",                                                                    \
+         0},                                                                                       \
+        {"metrics",                                                                                \
+         NODE_KEY_METRICS,                                                                         \
+         "PORT",                                                                                   \
+         0,                                                                                        \
+         "Serve /metrics and /healthz on 127.0.0.1:PORT; 0: any, which is printed",                \
+         0},                                                                                       \
+        {"node-id", NODE_KEY_NODE_ID, "N", OPTION_HIDDEN, NULL, 0},                                \
+        {"guard", NODE_KEY_GUARD, NULL, OPTION_HIDDEN, NULL, 0},                                   \
     {                                                                                              \
         "plant", NODE_KEY_PLANT, "FAULT", OPTION_HIDDEN, NULL, 0                                   \
+    }
+
+/* Row of the programs that dial. */
+#define NODE_REDIAL_ROW                                                                            \
+    {                                                                                              \
+        "redial", NODE_KEY_REDIAL, NULL, 0,                                                        \
+            "When the prefill node is gone, dial it again until it is back, and ask it again for " \
+            "the requests that it had",                                                            \
+            0                                                                                      \
     }
 
 struct node_config {
@@ -103,8 +170,20 @@ struct node_config {
     uint32_t target_dp;
     uint32_t chunk_tokens; /* 0: unlimited */
     const char *provider;
-    const char *advertise; /* IP to bind endpoints to; NULL: found by routing */
-    const char *record;    /* directory of traces; NULL: none */
+    const char *advertise;             /* IP to bind endpoints to; NULL: found by routing */
+    const char *key_file;              /* NULL: no key */
+    uint8_t key[HLG_SEALED_KEY_BYTES]; /* of key_file */
+    bool insecure;                     /* without a key, talk to other hosts all the same */
+    const char *record;                /* directory of traces; NULL: none */
+    uint32_t lease_ms;                 /* 0: the default */
+    uint32_t watchdog_ms;              /* 0: none */
+    uint32_t pages;                    /* of a pool; 0: the default */
+    uint32_t data_port;                /* 0: any */
+    uint32_t node_id;                  /* identity that outlives a restart; 0: drawn */
+    bool guard;                        /* decode: watch the pages that are free; for tests */
+    bool redial;                       /* decode */
+    const char *metrics;               /* as given, a port; NULL: none */
+    uint32_t metrics_port;             /* 0: any */
     struct plant plant;
     const char *plant_text; /* as given; NULL: none */
 };
@@ -143,7 +222,7 @@ void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FI
 
 /* Words of struct node_config as options, "--name=value". Each is malloc'd: free them all, and the
  * array's use is the caller's. Returns how many, <= NODE_CONFIG_WORDS, or -HLG_ENOMEM. */
-#define NODE_CONFIG_WORDS 16
+#define NODE_CONFIG_WORDS 26
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS]);
 
 /* The same in one line for people. */

@@ -107,6 +107,12 @@ struct control_stats {
     uint64_t forwards;
     hlg_time forwards_ns; /* that they took, in sum */
     uint64_t requests_poisoned;
+    uint64_t pages; /* of all pools, contexts too, as the three below */
+    uint64_t pages_free;
+    uint64_t pages_poisoned;
+    uint64_t pages_touched;  /* decode: free pages whose bytes changed; 0 without --guard */
+    uint64_t requests_again; /* decode: asked once more after they failed */
+    uint64_t redials;        /* decode: that led to a session */
 };
 
 static inline size_t control_result_bytes(uint32_t output_count, uint32_t landed_count, uint32_t tp)

@@ -5,6 +5,7 @@
  */
 #include "../cli/cli.h"
 #include "digest.h"
+#include "guard.h"
 #include "node.h"
 #include "pages.h"
 
@@ -18,6 +19,10 @@ const char *argp_program_version = "halage " HALAGE_VERSION;
 
 #define TTL_NS    (120 * HLG_NS_PER_S)
 #define PEERS_MAX 16u
+#define TRIES_MAX 64u /* of one request */
+#define REDIAL_NS (100 * HLG_NS_PER_MS)
+/* How long pages of failed requests are waited for at the end; the starter has less patience than a lease. */
+#define SETTLE_NS (5 * HLG_NS_PER_S)
 
 enum job_state {
     JOB_FREE = 0,
@@ -39,7 +44,10 @@ struct job {
     uint32_t page_count;
     uint32_t context; /* HLG_NONE: none */
     bool in_step;
-    uint32_t prefill; /* index of the peer */
+    uint32_t prefill;    /* index of the peer */
+    uint32_t tries;      /* that failed and are not the end of it */
+    bool again;          /* to be asked once more when its pages are back */
+    hlg_time not_before; /* to be asked */
     hlg_time asked;
     hlg_time accepted;
     hlg_time first_piece;
@@ -61,6 +69,8 @@ struct peer {
     hlg_peer peer;
     uint32_t connection;
     bool up;
+    bool told;       /* that it cannot be reached */
+    hlg_time redial; /* when to dial it again; 0: not now */
 };
 
 struct engine {
@@ -80,6 +90,11 @@ struct engine {
     int refused;                    /* exit status for it; 0: not refused */
     bool planted;                   /* the planted fault is done */
     uint64_t steps;
+    uint64_t pages_poisoned;
+    uint64_t pages_touched;
+    uint64_t agains;
+    uint64_t redials;
+    bool announced;
 };
 
 /* ---- Requests ---- */
@@ -105,10 +120,14 @@ static void send_failed(struct engine *e, uint64_t number, const char *text)
 static void free_job(struct engine *e, struct job *job, bool poisoned)
 {
     if (!poisoned) {
+        guard_fill(&e->node, job->pool, 0, job->pages, job->page_count);
         pages_give(&e->pages[job->pool], job->pages, job->page_count);
         if (job->context != HLG_NONE) {
+            guard_fill(&e->node, job->pool, 1, &job->context, 1);
             pages_give(&e->contexts[job->pool], &job->context, 1);
         }
+    } else {
+        e->pages_poisoned += (uint64_t)job->page_count + (job->context != HLG_NONE ? 1 : 0);
     }
     job->page_count = 0;
     job->context = HLG_NONE;
@@ -128,6 +147,15 @@ static uint32_t choose_peer(struct engine *e)
     return HLG_NONE;
 }
 
+static bool any_up(const struct engine *e)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < e->peer_count; i++) {
+        any = any || e->peers[i].up;
+    }
+    return any;
+}
+
 static void take_submit(struct engine *e, const struct control_submit *frame)
 {
     uint32_t index = 0;
@@ -138,15 +166,12 @@ static void take_submit(struct engine *e, const struct control_submit *frame)
         send_failed(e, frame->number, "too many requests at a time");
         return;
     }
-    const uint32_t prefill = choose_peer(e);
-    if (prefill == HLG_NONE) {
-        send_failed(e, frame->number, "the prefill node is gone");
-        return;
-    }
     e->jobs_used = hlg_max_u32(e->jobs_used, index + 1);
     struct job *job = &e->jobs[index];
     job->state = JOB_WAITING;
-    job->prefill = prefill;
+    job->tries = 0;
+    job->again = false;
+    job->not_before = 0;
     job->number = frame->number;
     job->arrival = e->arrivals++;
     job->pool = frame->pool;
@@ -173,6 +198,10 @@ static bool take_pages(struct engine *e, struct job *job)
         return false;
     }
     job->page_count = count;
+    e->pages_touched += guard_touched(&e->node, job->pool, 0, job->pages, count);
+    if (job->context != HLG_NONE) {
+        e->pages_touched += guard_touched(&e->node, job->pool, 1, &job->context, 1);
+    }
     return true;
 }
 
@@ -180,9 +209,19 @@ static bool take_pages(struct engine *e, struct job *job)
 static bool ask(struct engine *e, struct job *job)
 {
     char id[HLG_REQUEST_ID_BYTES_MAX];
+    if (!any_up(e)) {
+        if (e->node.options.config.redial) {
+            return false; /* it waits */
+        }
+        send_failed(e, job->number, "the prefill node is gone");
+        job->state = JOB_FREE;
+        return true;
+    }
     if (!take_pages(e, job)) {
         return false;
     }
+    job->prefill = choose_peer(e);
+    HLG_ASSERT(job->prefill != HLG_NONE);
     const uint32_t sent = job->prompt_tokens - 1;
     struct hlg_submit submit = {
         .size = sizeof submit,
@@ -220,22 +259,32 @@ static bool ask(struct engine *e, struct job *job)
     return true;
 }
 
+/* The first to come of those that wait in a pool and may be asked now. */
+static struct job *first_waiting(struct engine *e, uint32_t pool, hlg_time now)
+{
+    struct job *first = NULL;
+    for (uint32_t i = 0; i < e->jobs_used; i++) {
+        struct job *job = &e->jobs[i];
+        if (job->state != JOB_WAITING || job->pool != pool) {
+            continue;
+        }
+        if (job->not_before > now) {
+            node_wake_at(&e->node, job->not_before);
+        } else if (first == NULL || job->arrival < first->arrival) {
+            first = job;
+        }
+    }
+    return first;
+}
+
 /* Ask for those that wait, in order of arrival, as far as a pool's pages go. */
 static void ask_waiting(struct engine *e)
 {
+    const hlg_time now = node_now();
     for (uint32_t pool = 0; pool < e->node.layout.pools; pool++) {
-        for (;;) {
-            struct job *first = NULL;
-            for (uint32_t i = 0; i < e->jobs_used; i++) {
-                struct job *job = &e->jobs[i];
-                if (job->state == JOB_WAITING && job->pool == pool &&
-                    (first == NULL || job->arrival < first->arrival)) {
-                    first = job;
-                }
-            }
-            if (first == NULL || !ask(e, first)) {
-                break;
-            }
+        struct job *job = first_waiting(e, pool, now);
+        while (job != NULL && ask(e, job)) {
+            job = first_waiting(e, pool, now);
         }
     }
 }
@@ -298,10 +347,22 @@ static void plant(struct engine *e, struct job *job, enum plant_kind kind)
     e->planted = true;
 }
 
+/* The same of the page that would be taken last. */
+static void plant_free(struct engine *e)
+{
+    const struct plant *fault = &e->node.options.config.plant;
+    const struct job none = {.pool = fault->rank / e->node.layout.tp, .pages = e->pages[0].stack};
+    if (!e->planted && fault->kind == PLANT_FREE && none.pool == 0 && e->pages[0].free > 0) {
+        landed_page(e, &none, fault->rank, fault->layer, fault->plane, 0)[3] ^= 0x80;
+        e->planted = true;
+    }
+}
+
 static void take_digests(struct engine *e, struct job *job)
 {
     const struct tlm_config *model = &e->node.options.config.model;
     const uint32_t planes = tlm_planes(model);
+    plant_free(e);
     plant(e, job, PLANT_LANDED);
     plant(e, job, PLANT_CONTEXT);
     for (uint32_t rank = 0; rank < e->node.layout.tp; rank++) {
@@ -455,11 +516,30 @@ static const char *const reasons[] = {
     [HLG_REASON_PREEMPTED] = "the prefill node gave up its forward pass",
 };
 
+/* Whether a request that failed so may well succeed later. */
+static bool may_succeed(const struct engine *e, const struct hlg_report *report)
+{
+    if (report->reason == HLG_REASON_REJECTED) {
+        return report->retry_after_ns != 0;
+    }
+    return e->node.options.config.redial &&
+           (report->reason == HLG_REASON_PEER || report->reason == HLG_REASON_PREEMPTED ||
+            report->reason == HLG_REASON_DEADLINE);
+}
+
 static void take_failed(struct engine *e, const struct hlg_report *report)
 {
     char text[CONTROL_TEXT_BYTES];
     struct job *job = find_job(e, report->ticket);
     HLG_ASSERT(job != NULL);
+    job->again = !e->node.stop && job->tries < TRIES_MAX && may_succeed(e, report);
+    if (job->again) {
+        job->tries++;
+        job->not_before = node_now() + report->retry_after_ns;
+        job->state = JOB_FAILED;
+        e->agains++;
+        return;
+    }
     const char *reason =
         report->reason <= HLG_REASON_PREEMPTED ? reasons[report->reason] : "unknown reason";
     const bool more = report->reason == HLG_REASON_LOCAL || report->reason == HLG_REASON_PROTOCOL;
@@ -474,22 +554,25 @@ static void take_back(struct engine *e, const struct hlg_report *report)
     HLG_ASSERT(job != NULL && job->state == JOB_FAILED);
     (void)hlg_messenger_release(e->node.messenger, report->ticket);
     free_job(e, job, report->kind == HLG_NOTICE_POISONED);
+    job->state = job->again ? JOB_WAITING : JOB_FREE;
 }
 
 static void take_peer_down(struct engine *e, const struct hlg_report *report)
 {
     const struct control_head frame = {.kind = CONTROL_PEER_DOWN};
-    bool any = false;
     for (uint32_t i = 0; i < e->peer_count; i++) {
         struct peer *peer = &e->peers[i];
-        peer->up = peer->up && peer->peer != report->peer;
-        any = any || peer->up;
+        if (peer->up && peer->peer == report->peer) {
+            peer->up = false;
+            peer->redial = node_now();
+        }
     }
     if (e->node.stop) {
         return;
     }
+    const bool any = any_up(e);
     node_say(&e->node, "%s prefill node is gone: %s", any ? "a" : "the", report->text);
-    if (!any) {
+    if (!any && !e->node.options.config.redial) {
         node_send(&e->node, &frame, sizeof frame);
     }
 }
@@ -503,16 +586,65 @@ static void take_peer_up(struct engine *e, const struct hlg_report *report)
         if (peer->connection == report->connection) {
             peer->peer = report->peer;
             peer->up = true;
+            peer->told = false;
         }
         all = all && peer->up;
     }
-    if (all) {
+    e->redials += e->announced ? 1 : 0;
+    if (all && !e->announced) {
+        e->announced = true;
         node_announce(&e->node);
     }
 }
 
+/* Dial those that are gone once more, when it is time. */
+static void redial(struct engine *e)
+{
+    char address[NODE_ADDRESS_BYTES];
+    const hlg_time now = node_now();
+    for (uint32_t i = 0; i < e->peer_count && e->node.options.config.redial; i++) {
+        struct peer *peer = &e->peers[i];
+        if (peer->redial == 0) {
+            continue;
+        }
+        if (peer->redial > now) {
+            node_wake_at(&e->node, peer->redial);
+            continue;
+        }
+        (void)node_address(&e->node.options, i, address);
+        const int connection = hlg_messenger_connect(e->node.messenger, address);
+        peer->redial = connection < 0 ? now + REDIAL_NS : 0;
+        peer->connection = connection < 0 ? 0 : (uint32_t)connection;
+    }
+}
+
+/* A dialled peer that did not answer, and may later. Returns whether that is one. */
+static bool dial_later(struct engine *e, const struct hlg_report *report)
+{
+    const uint32_t code = report->refusal.code;
+    const bool may_work_later =
+        code == HLG_REFUSAL_NONE || code == HLG_REFUSAL_TRANSPORT || code == HLG_REFUSAL_FULL;
+    for (uint32_t i = 0; i < e->peer_count; i++) {
+        struct peer *peer = &e->peers[i];
+        if (!may_work_later || !e->node.options.config.redial || report->connection == 0 ||
+            peer->connection != report->connection) {
+            continue;
+        }
+        if (!peer->told) {
+            peer->told = true;
+            node_say(&e->node, "no connection: %s; it is dialled again", report->text);
+        }
+        peer->redial = node_now() + REDIAL_NS;
+        return true;
+    }
+    return false;
+}
+
 static void take_peer_refused(struct engine *e, const struct hlg_report *report)
 {
+    if (dial_later(e, report)) {
+        return;
+    }
     if (report->refusal.code == HLG_REFUSAL_NONE) {
         node_say(&e->node, "no connection: %s", report->text);
         e->refused = CLI_FAILED;
@@ -593,6 +725,50 @@ static int connect_all(struct engine *e)
     return CLI_DONE;
 }
 
+static bool any_failed(const struct engine *e)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < e->jobs_used; i++) {
+        any = any || e->jobs[i].state == JOB_FAILED;
+    }
+    return any;
+}
+
+/* At the end: wait for the pages of requests that failed. */
+static int settle(struct engine *e)
+{
+    const hlg_time due = node_now() + SETTLE_NS;
+    while (any_failed(e) && node_now() < due) {
+        node_wake_at(&e->node, due);
+        if (node_wait(&e->node) != CLI_DONE) {
+            return CLI_FAILED;
+        }
+        take_reports(e);
+    }
+    return CLI_DONE;
+}
+
+static void send_stats(struct engine *e)
+{
+    struct control_stats stats = {
+        .forwards = e->steps,
+        .pages_poisoned = e->pages_poisoned,
+        .pages_touched = e->pages_touched,
+        .requests_again = e->agains,
+        .redials = e->redials,
+    };
+    for (uint32_t pool = 0; pool < e->node.layout.pools; pool++) {
+        const struct pages *const both[] = {&e->pages[pool], &e->contexts[pool]};
+        for (uint32_t group = 0; group < 2; group++) {
+            stats.pages += both[group]->count;
+            stats.pages_free += both[group]->free;
+            stats.pages_touched +=
+                guard_touched(&e->node, pool, group, both[group]->stack, both[group]->free);
+        }
+    }
+    node_send_stats(&e->node, &stats);
+}
+
 static int run(struct engine *e)
 {
     const int status = connect_all(e);
@@ -608,6 +784,7 @@ static int run(struct engine *e)
         if (e->refused != 0) {
             return e->refused;
         }
+        redial(e);
         ask_waiting(e);
         for (uint32_t pool = 0; pool < e->node.layout.pools; pool++) {
             if (!end_step(e, pool)) {
@@ -617,7 +794,11 @@ static int run(struct engine *e)
         }
         ask_waiting(e);
     }
-    node_send_stats(&e->node, e->steps, 0);
+    const int settled = e->node.abandoned ? CLI_DONE : settle(e);
+    send_stats(e);
+    if (settled != CLI_DONE) {
+        return settled;
+    }
     if (e->node.interrupted) {
         return CLI_INTERRUPTED;
     }
@@ -637,6 +818,10 @@ static int make_jobs(struct engine *e)
     for (uint32_t pool = 0; pool < e->node.layout.pools && good; pool++) {
         good = pages_init(&e->pages[pool], e->node.layout.groups[0].page_count) &&
                pages_init(&e->contexts[pool], e->node.layout.groups[1].page_count);
+        if (good) {
+            guard_fill(&e->node, pool, 0, e->pages[pool].stack, e->pages[pool].free);
+            guard_fill(&e->node, pool, 1, e->contexts[pool].stack, e->contexts[pool].free);
+        }
     }
     if (!good || e->word_memory == NULL || e->long_memory == NULL) {
         node_say(&e->node, "no memory");

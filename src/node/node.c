@@ -4,6 +4,7 @@
 #include "../cli/cli.h"
 #include "../cli/options.h"
 #include "plant_fabric.h"
+#include "plant_stop.h"
 
 #include <halage/prefill.h>
 #include <halage/refusal.h>
@@ -44,6 +45,7 @@ static const struct argp_option prefill_options[] = {
 static const struct argp_option decode_options[] = {
     {"connect", KEY_CONNECT, "HOST:PORT,...", 0, "The prefill nodes, which are asked in turn", 0},
     NODE_OPTION_ROWS,
+    NODE_REDIAL_ROW,
     {"verbose", KEY_VERBOSE, NULL, 0, "Show the messenger's log", 0},
     {"control-fd", KEY_CONTROL, "FD", OPTION_HIDDEN, NULL, 0},
     {"number", KEY_NUMBER, "N", OPTION_HIDDEN, NULL, 0},
@@ -131,10 +133,18 @@ void node_say(const struct node *node, const char *format, ...)
     }
 }
 
+static enum hlg_log_level shown_level(const struct node *node)
+{
+    return node->options.verbose ? HLG_LOG_INFO : HLG_LOG_ERROR;
+}
+
 static void take_log(void *context, enum hlg_log_level level, const char *line)
 {
-    const struct node *node = context;
-    node_say(node, "%s: %s", hlg_log_level_text(level), line);
+    struct node *node = context;
+    plant_stop_line(node, line);
+    if (level <= shown_level(node)) {
+        node_say(node, "%s: %s", hlg_log_level_text(level), line);
+    }
 }
 
 static void take_fabric_log(void *context, const char *sentence)
@@ -207,6 +217,7 @@ static int open_fabric(struct node *node)
     const struct hlg_ofi_config config = {
         .provider = node->options.config.provider,
         .node = ip,
+        .port = node->options.config.data_port,
         .log = take_fabric_log,
         .log_context = node,
     };
@@ -278,26 +289,46 @@ static bool record_path(const struct node *node, char path[RECORD_BYTES])
     return bytes > 0 && bytes < (int)RECORD_BYTES;
 }
 
+/* What all nodes have, and what the options say. */
+static void fill_limits(const struct node *node, struct hlg_messenger_config *config)
+{
+    const hlg_time lease_ns = node->options.config.lease_ms * HLG_NS_PER_MS;
+    hlg_messenger_config_default(config);
+    config->limits.requests_max = NODE_REQUESTS_MAX;
+    config->limits.prompt_bytes_max = NODE_CONTEXT_TOKENS * 4;
+    config->limits.message_bytes_max = 1u << 20;
+    /* Forwards pile up while a decode node is slow to take what they made. */
+    config->limits.forwards_max = NODE_FORWARDS_MAX;
+    config->limits.chunks_max = 16384;
+    config->watchdog_ns = node->options.config.watchdog_ms * HLG_NS_PER_MS;
+    config->watchdog_exit = CLI_FAILED;
+    if (lease_ns != 0) {
+        /* In the proportions of the defaults. */
+        config->limits.lease_ns = lease_ns;
+        config->limits.heartbeat_ns = lease_ns / 6;
+        config->limits.fence_ns = lease_ns / 3;
+    }
+}
+
 static int open_messenger(struct node *node)
 {
     char text[256] = "";
     char record[RECORD_BYTES];
     struct hlg_messenger_config config;
-    hlg_messenger_config_default(&config);
+    fill_limits(node, &config);
     config.role = node->role;
-    config.limits.requests_max = NODE_REQUESTS_MAX;
-    config.limits.prompt_bytes_max = NODE_CONTEXT_TOKENS * 4;
-    config.limits.message_bytes_max = 1u << 20;
-    /* Forwards pile up while a decode node is slow to take what they made. */
-    config.limits.forwards_max = NODE_FORWARDS_MAX;
-    config.limits.chunks_max = 16384;
+    config.node = node->options.config.node_id;
     config.layout = node->layout;
     node_fingerprint(&node->options.config.model, config.fingerprint);
     config.fabric = node->fabric;
     config.listen = node->role == HLG_ROLE_PREFILL ? node->options.address : NULL;
+    config.key = node->options.config.key_file != NULL ? node->options.config.key : NULL;
+    config.allow_unauthenticated = node->options.config.insecure;
     config.log = take_log;
     config.log_context = node;
-    config.log_level = node->options.verbose ? HLG_LOG_INFO : HLG_LOG_ERROR;
+    /* A planted stop goes by lines that nobody sees. */
+    config.log_level = node->options.config.plant.kind == PLANT_STOP ? (uint32_t)HLG_LOG_DEBUG
+                                                                     : (uint32_t)shown_level(node);
     if (node->options.config.record != NULL) {
         /* Where it cannot be made, the file in it cannot be either, which says why. */
         (void)mkdir(node->options.config.record, 0777);
@@ -307,10 +338,11 @@ static int open_messenger(struct node *node)
         }
         config.record = record;
     }
-    if (hlg_messenger_create(&config, &node->messenger, text, sizeof text) != 0) {
+    const int made = hlg_messenger_create(&config, &node->messenger, text, sizeof text);
+    if (made != 0) {
         node->messenger = NULL;
         node_say(node, "%s", text);
-        return CLI_FAILED;
+        return made == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
     }
     int status = add_memory(node);
     if (status == 0) {
@@ -319,9 +351,28 @@ static int open_messenger(struct node *node)
     if (status != 0) {
         node_say(node, "the messenger does not start: %s (%s)",
                  hlg_messenger_error(node->messenger), hlg_error_text(status));
-        return CLI_FAILED;
+        return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
     }
     return CLI_DONE;
+}
+
+/* A node goes on without its numbers. */
+static void serve_metrics(struct node *node)
+{
+    char text[256] = "";
+    const struct node_config *config = &node->options.config;
+
+    if (config->metrics == NULL) {
+        return;
+    }
+    if (hlg_exporter_start(node->messenger, config->metrics_port, &node->exporter, text,
+                           sizeof text) != 0) {
+        node->exporter = NULL;
+        node_say(node, "%s; the node goes on without", text);
+        return;
+    }
+    node_say(node, "metrics at http://127.0.0.1:%" PRIu32 "/metrics",
+             hlg_exporter_port(node->exporter));
 }
 
 static void set_fds(struct node *node)
@@ -369,6 +420,7 @@ int node_start(struct node *node, enum hlg_role role)
         status = open_messenger(node);
     }
     if (status == CLI_DONE) {
+        serve_metrics(node);
         set_fds(node);
     }
     return status;
@@ -376,6 +428,7 @@ int node_start(struct node *node, enum hlg_role role)
 
 int node_stop(struct node *node, int status)
 {
+    hlg_exporter_stop(node->exporter);
     const int recorded = hlg_messenger_destroy(node->messenger);
     if (node->fabric != NULL) {
         plant_fabric_unwrap(node);
@@ -392,8 +445,14 @@ int node_wait(struct node *node)
 {
     char text[128];
     struct signalfd_siginfo signal;
-    const int timeout_ms = node->retry ? 1 : -1;
+    int timeout_ms = node->retry ? 1 : -1;
+    if (!node->retry && node->due != 0) {
+        /* Rounded up, so that it is not too early then. */
+        const hlg_time now = node_now();
+        timeout_ms = node->due <= now ? 0 : (int)((node->due - now) / HLG_NS_PER_MS + 1);
+    }
     node->retry = false;
+    node->due = 0;
     int ready = 0;
     do {
         ready = poll(node->fds, node->fd_count, timeout_ms);
@@ -482,16 +541,15 @@ void node_send_step(struct node *node, const struct step *step, hlg_time begun, 
     node_send(node, &frame, sizeof frame);
 }
 
-void node_send_stats(struct node *node, uint64_t forwards, hlg_time forwards_ns)
+void node_send_stats(struct node *node, struct control_stats *frame)
 {
     struct hlg_messenger_stats stats = {.size = sizeof stats};
-    struct control_stats frame = {
-        .head.kind = CONTROL_STATS, .forwards = forwards, .forwards_ns = forwards_ns};
+    frame->head.kind = CONTROL_STATS;
     if (hlg_messenger_stats(node->messenger, &stats) == 0) {
-        frame.pieces_posted = stats.pieces_posted;
-        frame.layers_early = stats.layers_early;
-        frame.layers_late = stats.layers_late;
-        frame.requests_poisoned = stats.requests_poisoned;
+        frame->pieces_posted = stats.pieces_posted;
+        frame->layers_early = stats.layers_early;
+        frame->layers_late = stats.layers_late;
+        frame->requests_poisoned = stats.requests_poisoned;
     }
-    node_send(node, &frame, sizeof frame);
+    node_send(node, frame, sizeof *frame);
 }

@@ -10,6 +10,7 @@
 #include "control.h"
 #include "ranks.h"
 
+#include <halage/exporter.h>
 #include <halage/messenger.h>
 #include <poll.h>
 
@@ -33,16 +34,19 @@ struct node {
     struct hlg_fabric *fabric;
     void *fabric_owned; /* a decorator of a planted fault; NULL: none */
     struct hlg_messenger *messenger;
+    struct hlg_exporter *exporter; /* NULL: none */
     char provider[16];
     char why[CONTROL_WHY_BYTES]; /* first sentence of the fabric, on its choice */
     /* Decode: chooses a token. Set before node_start(); prefill never samples. */
     uint32_t (*sample)(const float *logits, uint32_t vocab);
-    _Atomic uint32_t plant_word; /* of a planted fault: progress that lies */
-    int signals;                 /* signalfd; -1: signals are the starter's business */
+    _Atomic uint32_t plant_word;    /* of a planted fault: progress that lies */
+    _Atomic uint32_t plant_reached; /* of a planted stop: times that its step was reached */
+    int signals;                    /* signalfd; -1: signals are the starter's business */
     bool interrupted;
     bool stop;      /* the starter asked for it, or is gone */
     bool abandoned; /* the starter is gone */
     bool retry;     /* a queue was full: look again soon */
+    hlg_time due;   /* node_wait() waits no longer; 0: as long as it takes */
     struct pollfd fds[3 + 2 * HLG_RANKS_MAX];
     uint32_t fd_count;
     uint64_t frame[CONTROL_FRAME_BYTES_MAX / sizeof(uint64_t)];
@@ -73,6 +77,12 @@ hlg_time node_now(void);
 /* Wait. Returns CLI_DONE, or CLI_FAILED after a line when a rank is dead. */
 int node_wait(struct node *node);
 
+/* Let the next node_wait() end at `when` at the latest. */
+static inline void node_wake_at(struct node *node, hlg_time when)
+{
+    node->due = node->due == 0 ? when : hlg_min_time(node->due, when);
+}
+
 /* The next frame from the starter, in node->frame; NULL: none. Sets node->stop at the end. */
 const struct control_head *node_frame(struct node *node);
 
@@ -85,7 +95,7 @@ void node_announce(struct node *node);
 /* Send CONTROL_STEP of a step that began at `begun`. */
 void node_send_step(struct node *node, const struct step *step, hlg_time begun, hlg_time ended);
 
-/* Send CONTROL_STATS; `forwards` and the time that they took are the engine's. */
-void node_send_stats(struct node *node, uint64_t forwards, hlg_time forwards_ns);
+/* Send CONTROL_STATS: `frame` holds what the engine counted, the messenger's part is filled in. */
+void node_send_stats(struct node *node, struct control_stats *frame);
 
 #endif

@@ -13,13 +13,16 @@ static const char *const names[] = {
     [PLANT_EARLY_READY] = "early-ready",
     [PLANT_EARLY_TICK] = "early-tick",
     [PLANT_TOKEN] = "token",
+    [PLANT_FREE] = "free",
+    [PLANT_STUCK] = "stuck",
+    [PLANT_STOP] = "stop",
 };
 
 #define NAMES (sizeof names / sizeof names[0])
 
 const char *plant_kinds(void)
 {
-    return "landed landed-after context offset early-ready early-tick token";
+    return "landed landed-after context offset early-ready early-tick token free";
 }
 
 /* Reads a number and the separator after it; leaves *text behind both. */
@@ -38,6 +41,20 @@ static bool take_number(const char **text, char separator, uint32_t *value)
     return true;
 }
 
+/* "STEP" or "STEP,COUNT". */
+static bool take_step(const char *text, struct plant *plant)
+{
+    const size_t bytes = strcspn(text, ",");
+    plant->count = 1;
+    if (bytes == 0 || bytes >= sizeof plant->step) {
+        return false;
+    }
+    memcpy(plant->step, text, bytes);
+    text += bytes;
+    return *text == '\0' ||
+           (*text++ == ',' && take_number(&text, '\0', &plant->count) && plant->count > 0);
+}
+
 bool plant_parse(const char *text, struct plant *plant)
 {
     struct plant read = {.kind = PLANT_NONE};
@@ -50,7 +67,11 @@ bool plant_parse(const char *text, struct plant *plant)
     if (read.kind == PLANT_NONE) {
         return false;
     }
-    if (text[bytes] == ':') {
+    if (read.kind == PLANT_STOP || read.kind == PLANT_STUCK) {
+        if (text[bytes] != ':' || !take_step(text + bytes + 1, &read)) {
+            return false;
+        }
+    } else if (text[bytes] == ':') {
         const char *rest = text + bytes + 1;
         if (!take_number(&rest, ',', &read.layer) || !take_number(&rest, ',', &read.plane) ||
             !take_number(&rest, '\0', &read.rank)) {

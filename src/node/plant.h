@@ -17,16 +17,22 @@ enum plant_kind {
     PLANT_EARLY_READY,  /* decode: a piece is counted that has not come, prefill: it is held back */
     PLANT_EARLY_TICK,   /* prefill: a layer's tick comes before its KV is written */
     PLANT_TOKEN,        /* decode: another token is sampled than the greedy one */
+    PLANT_FREE,         /* decode: a byte lands in a page that nobody asked for */
+    PLANT_STUCK,        /* a call of the transport never returns; see plant_stop.h */
+    PLANT_STOP,         /* the leader stops itself (SIGSTOP) at a step; see plant_stop.h */
 };
 
 struct plant {
     enum plant_kind kind;
     uint32_t layer;
     uint32_t plane;
-    uint32_t rank; /* of the node, over all its pools */
+    uint32_t rank;  /* of the node, over all its pools */
+    char step[24];  /* PLANT_STOP, PLANT_STUCK */
+    uint32_t count; /* of these: which time, from 1 */
 };
 
-/* Read "KIND" or "KIND:LAYER,PLANE,RANK". Returns whether it is one. */
+/* Read "KIND", "KIND:LAYER,PLANE,RANK" "stop:STEP[,COUNT]" or "stuck:STEP[,COUNT]".
+ * Returns whether it is one. */
 bool plant_parse(const char *text, struct plant *plant);
 
 /* All kinds, separated by blanks, for a message. */

@@ -1,5 +1,7 @@
 #include "plant_fabric.h"
 
+#include "plant_stop.h"
+
 #include <halage/places.h>
 
 #include <poll.h>
@@ -52,6 +54,7 @@ static int address(struct hlg_transport *t, uint8_t *bytes, uint32_t capacity)
 
 static int peer_open(struct hlg_transport *t, const uint8_t *bytes, uint32_t count)
 {
+    plant_stop_at(self(t)->fabric->node, "peer_open");
     return self(t)->below->ops->peer_open(self(t)->below, bytes, count);
 }
 
@@ -80,7 +83,8 @@ static bool is_planted(const struct plant_transport *p, const struct hlg_paged_w
 {
     const struct node *node = p->fabric->node;
     const struct plant *plant = &node->options.config.plant;
-    if (node->role != HLG_ROLE_PREFILL || p->fabric->done || p->lane != plant->rank) {
+    if (plant->kind != PLANT_EARLY_READY || node->role != HLG_ROLE_PREFILL || p->fabric->done ||
+        p->lane != plant->rank) {
         return false;
     }
     const uint8_t *base = hlg_memory_base(ranks_memory(node->ranks, p->lane));
@@ -93,7 +97,12 @@ static int64_t write_pieces(struct hlg_transport *t, const struct hlg_paged_writ
 {
     struct plant_transport *p = self(t);
     if (!is_planted(p, write)) {
-        return p->below->ops->write(p->below, write);
+        plant_stop_at(p->fabric->node, "writing");
+        const int64_t taken = p->below->ops->write(p->below, write);
+        if (taken > 0) {
+            plant_stop_at(p->fabric->node, "write");
+        }
+        return taken;
     }
     /* Say that all was taken, and keep the last piece. */
     struct hlg_paged_write most = *write;
@@ -127,8 +136,15 @@ static int poll_events(struct hlg_transport *t, struct hlg_transport_event *even
         return 1;
     }
     const int count = p->below->ops->poll(p->below, events, capacity);
-    for (int i = 0; i < count && p->fabric->node->role == HLG_ROLE_DECODE; i++) {
-        if (events[i].kind == HLG_TRANSPORT_IMM && !p->fabric->done) {
+    const bool lies = p->fabric->node->options.config.plant.kind == PLANT_EARLY_READY;
+    for (int i = 0; i < count; i++) {
+        if (events[i].kind == HLG_TRANSPORT_IMM) {
+            plant_stop_at(p->fabric->node, "imm");
+        } else if (events[i].kind == HLG_TRANSPORT_DONE_WRITE) {
+            plant_stop_at(p->fabric->node, "done");
+        }
+        if (events[i].kind == HLG_TRANSPORT_IMM && lies && !p->fabric->done &&
+            p->fabric->node->role == HLG_ROLE_DECODE) {
             events[i].imm.pieces++;
             p->fabric->done = true;
         }
@@ -148,6 +164,7 @@ static void wake(struct hlg_transport *t)
 
 static int close_endpoint(struct hlg_transport *t)
 {
+    plant_stop_at(self(t)->fabric->node, "close");
     self(t)->dropped = self(t)->holding;
     self(t)->holding = false;
     return self(t)->below->ops->close(self(t)->below);
@@ -210,7 +227,8 @@ static hlg_time now_fabric(struct hlg_fabric *fabric)
 
 bool plant_fabric_wrap(struct node *node)
 {
-    if (node->options.config.plant.kind != PLANT_EARLY_READY) {
+    const enum plant_kind kind = node->options.config.plant.kind;
+    if (kind != PLANT_EARLY_READY && kind != PLANT_STOP && kind != PLANT_STUCK) {
         return true;
     }
     struct plant_fabric *f = calloc(1, sizeof *f);

@@ -377,14 +377,21 @@ static int run(struct engine *e)
         }
         start_forward(e);
     }
+    struct control_stats stats = {
+        .forwards = e->forwards,
+        .forwards_ns = e->forwards_ns,
+        .pages = (uint64_t)e->pages.count + e->contexts.count,
+        .pages_free = (uint64_t)e->pages.free + e->contexts.free,
+    };
     if (e->node.interrupted) {
         node_say(&e->node,
                  "interrupted; %" PRIu64 " requests sent, %" PRIu64 " stopped, %" PRIu64
-                 " forwards (prompts of one token need no prefill node and are not among them)",
-                 e->sent, e->stopped, e->forwards);
+                 " forwards (prompts of one token need no prefill node and are not among them); "
+                 "%" PRIu64 " of %" PRIu64 " pages free",
+                 e->sent, e->stopped, e->forwards, stats.pages_free, stats.pages);
         return CLI_INTERRUPTED;
     }
-    node_send_stats(&e->node, e->forwards, e->forwards_ns);
+    node_send_stats(&e->node, &stats);
     return e->node.abandoned ? CLI_FAILED : CLI_DONE;
 }
 

@@ -34,6 +34,11 @@ struct channel_backend {
     void (*done)(void);
 };
 
+/* As with CONFORMANCE_BACKEND: the one below a decorator is `channel_below`. */
+#ifndef CHANNEL_BACKEND
+#define CHANNEL_BACKEND channel_backend
+#endif
+extern const struct channel_backend CHANNEL_BACKEND;
 extern const struct channel_backend channel_backend;
 
 #endif

@@ -25,7 +25,7 @@ static void done(void)
     loop = NULL;
 }
 
-const struct channel_backend channel_backend = {
+const struct channel_backend CHANNEL_BACKEND = {
     .name = "loop",
     .pair = make_pair,
     .step = step,

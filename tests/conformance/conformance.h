@@ -25,6 +25,9 @@ enum conformance_limit {
     LIMIT_ERROR_IS_FINAL = 4, /* after a failed write that peer needs a new endpoint */
     LIMIT_PEERS_STAY = 8,     /* no poll is allowed after a peer of this process has closed */
     LIMIT_HEAD_OF_LINE = 16,  /* completions wait for those of earlier writes, to any peer */
+    LIMIT_TAKES_FIRST = 32,   /* writes to nobody may be taken, and then fail */
+    LIMIT_DOWN_AT_ONCE =
+        64, /* a peer that is not there is down at the first write, not after stall_ns */
 };
 
 struct conformance_backend {
@@ -50,6 +53,12 @@ struct conformance_backend {
     void (*bury)(int pid);
 };
 
+/* The name that a backend file gives its own, for decorators: two backends are linked, and the one
+ * below is `conformance_below`. */
+#ifndef CONFORMANCE_BACKEND
+#define CONFORMANCE_BACKEND conformance_backend
+#endif
+extern const struct conformance_backend CONFORMANCE_BACKEND;
 extern const struct conformance_backend conformance_backend;
 
 #define OPS_MAX      1024u

@@ -73,7 +73,7 @@ static void kill_fabric(struct hlg_fabric *fabric)
     }
 }
 
-const struct conformance_backend conformance_backend = {
+const struct conformance_backend CONFORMANCE_BACKEND = {
     .name = "loop",
     .limits = 0,
     .open = open_fabric,

@@ -6,7 +6,7 @@ static struct hlg_fabric *open_fabric(uint32_t node, hlg_time stall_ns)
     return ofi_backend_open("net", stall_ns);
 }
 
-const struct conformance_backend conformance_backend = {
+const struct conformance_backend CONFORMANCE_BACKEND = {
     .name = "net",
     .limits = 0,
     .open = open_fabric,

@@ -57,7 +57,7 @@ static int make_raw(uint32_t message_bytes_max, struct hlg_channel **a)
     return fd;
 }
 
-const struct channel_backend channel_backend = {
+const struct channel_backend CHANNEL_BACKEND = {
     .name = "tcp",
     .pair = make_pair,
     .raw = make_raw,

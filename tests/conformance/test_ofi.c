@@ -1,5 +1,7 @@
 /* How halage/transport/ofi.h chooses a provider, and the sentences when it cannot. */
 #define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -7,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -78,7 +81,7 @@ static void tcp_and_net_are_the_native_provider(void **state)
     assert_true(is_here(a));
 }
 
-static void auto_says_what_it_chose_and_never_takes_shm(void **state)
+static void auto_says_what_it_chose_and_never_takes_what_is_for_tests(void **state)
 {
     (void)state;
     char name[16] = "";
@@ -88,6 +91,7 @@ static void auto_says_what_it_chose_and_never_takes_shm(void **state)
     (void)snprintf(expected, sizeof expected, "provider %s, chosen by auto: ", name);
     assert_memory_equal(heard, expected, strlen(expected));
     assert_string_not_equal(name, "shm");
+    assert_string_not_equal(name, "sockets");
     if (!is_here("efa") && !is_here("verbs;ofi_rxm")) {
         assert_true(strcmp(name, "tcp") == 0 || strcmp(name, "net") == 0);
     }
@@ -99,8 +103,8 @@ static void an_unknown_provider_names_the_valid_ones(void **state)
     (void)state;
     char name[16];
 
-    assert_int_equal(open_named("sockets", NULL, name), -HLG_EINVAL);
-    assert_non_null(strstr(error, "there is no provider sockets: use auto, tcp, efa,"));
+    assert_int_equal(open_named("udp;ofi_rxd", NULL, name), -HLG_EINVAL);
+    assert_non_null(strstr(error, "there is no provider udp;ofi_rxd: use auto, tcp, efa,"));
     assert_non_null(strstr(error, "tcp;ofi_rxm"));
     assert_int_equal(open_named("", NULL, name), -HLG_EINVAL);
 }
@@ -116,6 +120,56 @@ static void an_absent_provider_is_not_replaced(void **state)
     assert_int_equal(open_named("efa", NULL, name), -HLG_EIO);
     assert_non_null(strstr(error, "provider efa cannot be used here: what can is "));
     assert_non_null(strstr(error, "tcp;ofi_rxm"));
+}
+
+/* The port that an endpoint says it has, 0: none. */
+static uint32_t port_of(struct hlg_transport *t)
+{
+    struct sockaddr_in address = {.sin_port = 0};
+    const int bytes = t->ops->address(t, (uint8_t *)&address, sizeof address);
+
+    assert_int_equal(bytes, (int)sizeof address);
+    return ntohs(address.sin_port);
+}
+
+/* A port that nobody has now; those after it may well be taken. */
+static uint32_t find_port(void)
+{
+    struct sockaddr_in name = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t bytes = sizeof name;
+
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof name), 0);
+    assert_int_equal(getsockname(fd, (struct sockaddr *)&name, &bytes), 0);
+    (void)close(fd);
+    return ntohs(name.sin_port);
+}
+
+/* Each endpoint has a port of its own, from the asked one up; one that was closed frees its port, so that a
+ * node that comes back has the addresses that it had. */
+static void endpoints_take_the_first_free_ports(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"net", "tcp;ofi_rxm"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        const struct hlg_ofi_config config = {.provider = names[i], .port = find_port()};
+        struct hlg_fabric *fabric = NULL;
+        struct hlg_transport *t[3];
+        assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), 0);
+        assert_int_equal(fabric->open(fabric, 0, 0, &t[0]), 0);
+        assert_int_equal(fabric->open(fabric, 1, 0, &t[1]), 0);
+        const uint32_t first = port_of(t[0]);
+        assert_int_equal(first, config.port);
+        assert_true(port_of(t[1]) > first);
+        t[0]->ops->free(t[0]);
+        assert_int_equal(fabric->open(fabric, 0, 0, &t[2]), 0);
+        assert_int_equal(port_of(t[2]), first);
+        t[1]->ops->free(t[1]);
+        t[2]->ops->free(t[2]);
+        hlg_ofi_close(fabric);
+    }
 }
 
 static void an_address_of_another_machine_is_an_error(void **state)
@@ -142,8 +196,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_environment_is_set_unless_the_user_did),
+        cmocka_unit_test(endpoints_take_the_first_free_ports),
         cmocka_unit_test(tcp_and_net_are_the_native_provider),
-        cmocka_unit_test(auto_says_what_it_chose_and_never_takes_shm),
+        cmocka_unit_test(auto_says_what_it_chose_and_never_takes_what_is_for_tests),
         cmocka_unit_test(an_unknown_provider_names_the_valid_ones),
         cmocka_unit_test(an_absent_provider_is_not_replaced),
         cmocka_unit_test(an_address_of_another_machine_is_an_error),

@@ -18,38 +18,22 @@ uint8_t content_byte(uint64_t uid, uint32_t group, uint32_t layer, uint32_t plan
 static const struct hlg_place *place_of(const struct node *n, uint32_t lane, uint32_t group,
                                         uint32_t layer, uint32_t plane)
 {
-    for (uint32_t i = 0; i < n->place_count; i++) {
+    for (uint32_t i = n->place_begin[lane]; i < n->place_begin[lane + 1]; i++) {
         const struct hlg_place *p = &n->places[i];
-        if (p->lane == lane && p->group == group && p->layer == layer && p->plane == plane) {
+        if (p->group == group && p->layer == layer && p->plane == plane) {
             return p;
         }
     }
     return NULL;
 }
 
-uint8_t *node_page(struct node *n, uint32_t lane, uint32_t group, uint32_t layer, uint32_t plane,
-                   uint32_t page)
+static uint8_t *page_at(struct node *n, uint32_t lane, uint32_t group, uint32_t layer,
+                        uint32_t plane, uint32_t page)
 {
     const struct hlg_place *place = place_of(n, lane, group, layer, plane);
 
     HLG_ASSERT(place != NULL);
     return n->memory[lane] + place->offset + page * place->stride;
-}
-
-bool node_find_page(const struct node *n, uint32_t lane, uint64_t offset, uint32_t *pool,
-                    uint32_t *group, uint32_t *page)
-{
-    for (uint32_t i = 0; i < n->place_count; i++) {
-        const struct hlg_place *p = &n->places[i];
-        uint64_t limit = p->offset + p->stride * n->layout.groups[p->group].page_count;
-        if (p->lane == lane && offset >= p->offset && offset < limit) {
-            *pool = lane / node_hosted(n);
-            *group = p->group;
-            *page = (uint32_t)((offset - p->offset) / p->stride);
-            return true;
-        }
-    }
-    return false;
 }
 
 /* One token of one plane of one page: write or compare each byte of each head the rank holds. */
@@ -74,16 +58,25 @@ static uint64_t fill_token(const struct hlg_group *group, const struct job *job,
     return wrong;
 }
 
+/* Heads that a rank of a layout holds of a group: heads / tp each, or the one head floor(t * heads / tp). */
+static uint32_t heads_of(const struct node *n, uint32_t g, uint32_t rank, uint32_t *head_begin)
+{
+    uint32_t tp = n->layout.tp;
+    uint32_t t = rank % tp;
+    uint32_t all = n->layout.groups[g].heads;
+    uint32_t heads = tp <= all ? all / tp : 1;
+
+    *head_begin = tp <= all ? t * heads : t * all / tp;
+    return heads;
+}
+
 uint64_t content_fill(struct node *n, const struct job *job, uint32_t g, uint32_t layer,
                       uint32_t rank, uint32_t begin, uint32_t limit, bool check)
 {
     const struct hlg_group *group = &n->layout.groups[g];
     uint32_t lane = hlg_layout_lane(&n->layout, job->pool, rank);
-    uint32_t t = rank % n->layout.tp;
-    uint32_t tp = n->layout.tp;
-    /* the definition: heads / tp each, or the one head floor(t * heads / tp) */
-    uint32_t heads = tp <= group->heads ? group->heads / tp : 1;
-    uint32_t head_begin = tp <= group->heads ? t * heads : t * group->heads / tp;
+    uint32_t head_begin = 0;
+    uint32_t heads = heads_of(n, g, rank, &head_begin);
     uint64_t wrong = 0;
 
     for (uint32_t plane = 0; plane < group->planes; plane++) {
@@ -94,9 +87,37 @@ uint64_t content_fill(struct node *n, const struct job *job, uint32_t g, uint32_
                 continue;
             }
             uint8_t *page =
-                node_page(n, lane, g, layer, plane, job->pages[g][position - job->first[g]]);
+                page_at(n, lane, g, layer, plane, job->pages[g][position - job->first[g]]);
             wrong += fill_token(group, job, page, name, head_begin, heads, token, check);
         }
     }
     return wrong;
+}
+
+uint64_t content_touched(struct node *n, const struct job *job, uint32_t g, uint32_t layer,
+                         uint32_t rank, uint32_t token)
+{
+    const struct hlg_group *group = &n->layout.groups[g];
+    uint32_t lane = hlg_layout_lane(&n->layout, job->pool, rank);
+    uint32_t position = token / group->page_tokens;
+    uint32_t slot = token % group->page_tokens;
+    uint32_t head_begin = 0;
+    uint32_t heads = heads_of(n, g, rank, &head_begin);
+    uint64_t touched = 0;
+
+    if (position < job->first[g] || position >= job->first[g] + job->count[g]) {
+        return 0;
+    }
+    for (uint32_t plane = 0; plane < group->planes; plane++) {
+        const uint8_t *page =
+            page_at(n, lane, g, layer, plane, job->pages[g][position - job->first[g]]);
+        for (uint32_t h = 0; h < heads; h++) {
+            uint32_t at =
+                group->arrangement == HLG_HND ? h * group->page_tokens + slot : slot * heads + h;
+            for (uint32_t b = 0; b < group->head_bytes; b++) {
+                touched += page[at * group->head_bytes + b] != SCRIBBLE;
+            }
+        }
+    }
+    return touched;
 }

@@ -16,9 +16,21 @@ static struct job *find(struct node *n, hlg_handle handle)
 static void give_pages(struct node *n, struct job *job)
 {
     for (uint32_t g = 0; job->admitted && g < n->layout.group_count; g++) {
-        node_give(n, job->pool, g, job->pages[g], job->count[g]);
+        node_give(n, job, g);
     }
     memset(job, 0, sizeof *job);
+}
+
+/* The decoder's slot is this request's: whoever writes with it must write into its pages. */
+static void learn_slot(struct node *n, uint32_t peer, const struct hlg_request_message *m,
+                       uint64_t uid)
+{
+    struct node *d = &n->world->nodes[n->node_of[peer]];
+
+    if (d->incarnation == n->incarnation_of[peer]) {
+        HLG_ASSERT(m->slot < SLOTS_MAX);
+        d->slot_uid[m->slot][m->generation % GENERATIONS] = uid;
+    }
 }
 
 static void on_requested(struct node *n, const struct hlg_notice *notice)
@@ -28,15 +40,21 @@ static void on_requested(struct node *n, const struct hlg_notice *notice)
     for (uint32_t i = 0; i < REQUESTS_MAX && job == NULL; i++) {
         job = n->jobs[i].used ? NULL : &n->jobs[i];
     }
+    looked(n->world, CHECK_NOTICE);
     if (job == NULL || notice->message->prompt_bytes != 8) {
-        world_break(n->world, "more requests than the limit, or a strange prompt", n->index, 0);
+        world_break(n->world, CHECK_NOTICE, "more requests than the limit, or a strange prompt",
+                    n->index, 0);
         return;
+    }
+    if (n->draining) {
+        world_break(n->world, CHECK_PEER, "a REQUEST was let in after DRAIN", n->index, 0);
     }
     *job = (struct job){.used = true,
                         .handle = notice->request,
                         .tokens = notice->message->tokens,
-                        .rejected = chance(n->world, n->world->calm ? 0 : 30000)};
+                        .rejected = mischief(n->world, KIND_REJECT, 30000)};
     memcpy(&job->uid, notice->message->prompt, 8);
+    learn_slot(n, notice->peer, notice->message, job->uid);
     job->give_up_at = give_up_time(n->world, 30000);
 }
 
@@ -48,14 +66,15 @@ void prefill_notice(struct node *n, const struct hlg_notice *notice)
         on_requested(n, notice);
         return;
     }
+    looked(n->world, CHECK_NOTICE);
     if (job == NULL) {
-        world_break(n->world, "a notice of a request that the engine does not know", notice->kind,
-                    notice->request);
+        world_break(n->world, CHECK_NOTICE, "a notice of a request that the engine does not know",
+                    notice->kind, notice->request);
         return;
     }
     if (notice->kind == HLG_NOTICE_STOPPING) {
         if (job->stopping) {
-            world_break(n->world, "STOPPING twice", notice->request, 0);
+            world_break(n->world, CHECK_NOTICE, "STOPPING twice", notice->request, 0);
         }
         job->stopping = true;
         return;
@@ -64,24 +83,47 @@ void prefill_notice(struct node *n, const struct hlg_notice *notice)
         /* a source that has nothing to write is done before its last CHUNK returns */
         bool whole = job->announced == job->tokens - 1 || notice->pieces_expected == 0;
         if (job->stopping || !whole || notice->pieces_counted != notice->pieces_expected) {
-            world_break(n->world, "SENT of a request that was not wholly sent", notice->request, 0);
+            world_break(n->world, CHECK_COUNT, "SENT of a request that was not wholly sent",
+                        notice->request, 0);
         }
     } else if (notice->kind != HLG_NOTICE_FENCED || !job->stopping) {
-        world_break(n->world, "a notice out of place", notice->kind, notice->request);
+        world_break(n->world, CHECK_NOTICE, "a notice out of place", notice->kind, notice->request);
     }
     give_pages(n, job);
 }
 
+uint32_t prefill_word(const struct hlg_layout *layout, uint32_t lane)
+{
+    uint32_t hosted = layout->rank_limit - layout->rank_begin;
+    uint32_t stage = (layout->rank_begin + lane % hosted) / layout->tp;
+
+    return layout->all_reduce != 0 ? lane / hosted * layout->stages + stage : lane;
+}
+
+/* The engine's own faults, planted. */
+static void compute_wrongly(struct node *n, const struct job *job, uint32_t g, uint32_t layer,
+                            uint32_t rank, uint32_t limit)
+{
+    struct world *w = n->world;
+
+    if (w->what.plant == PLANT_LAST_TOKEN && limit + 1 == job->tokens) {
+        content_fill(n, job, g, layer, rank, limit, limit + 1, false);
+    } else if (w->what.plant == PLANT_WRONG_BYTE && layer + 1 == n->layout.layers && limit > 0) {
+        struct job other = *job;
+        other.uid++;
+        content_fill(n, &other, g, layer, rank, limit - 1, limit, false);
+    }
+}
+
 /* Compute tokens [begin, limit) of one layer on the ranks that a counter word speaks for. */
-static void compute(struct node *n, const struct job *job, uint32_t word, uint32_t layer,
-                    uint32_t begin, uint32_t limit)
+static void compute(struct node *n, struct job *job, uint32_t word, uint32_t layer, uint32_t begin,
+                    uint32_t limit)
 {
     const struct hlg_layout *layout = &n->layout;
 
     for (uint32_t rank = layout->rank_begin; rank < layout->rank_limit; rank++) {
         uint32_t stage = rank / layout->tp;
-        uint32_t own = layout->all_reduce != 0 ? job->pool * layout->stages + stage
-                                               : hlg_layout_lane(layout, job->pool, rank);
+        uint32_t own = prefill_word(layout, hlg_layout_lane(layout, job->pool, rank));
         bool holds = layer == layout->layers ? stage == layout->stages - 1
                                              : layer >= hlg_layout_layer_begin(layout, stage) &&
                                                    layer < layout->stage_limit[stage];
@@ -94,12 +136,14 @@ static void compute(struct node *n, const struct job *job, uint32_t word, uint32
                 content_fill(n, job, g, layer, rank, 0, 1, false);
             } else if (!context && hlg_group_has_layer(&layout->groups[g], layer)) {
                 content_fill(n, job, g, layer, rank, begin, limit, false);
+                compute_wrongly(n, job, g, layer, rank, limit);
             }
         }
     }
+    job->fact[word][layer] = (uint8_t)(layer == layout->layers ? job->tokens : limit);
 }
 
-static void compute_all(struct node *n, const struct job *job, uint32_t begin, uint32_t limit)
+static void compute_all(struct node *n, struct job *job, uint32_t begin, uint32_t limit)
 {
     for (uint32_t word = 0; word < hlg_prefill_words(&n->layout); word++) {
         for (uint32_t layer = 0; layer < n->layout.layers; layer++) {
@@ -136,8 +180,7 @@ static struct forward_run *some_forward(struct node *n)
 
 /* A job's first tokens are that forward's to compute, as if for another request: what its words have
  * gone through is there, the rest follows. */
-static void join_forward(struct node *n, struct forward_run *f, const struct job *job,
-                         uint32_t tokens)
+static void join_forward(struct node *n, struct forward_run *f, struct job *job, uint32_t tokens)
 {
     uint32_t begin = 0;
 
@@ -179,7 +222,7 @@ static void admit(struct node *n, struct job *job)
         }
     }
     for (uint32_t g = 0; g < n->layout.group_count; g++) {
-        node_take(n, job->pool, g, job->count[g], job->pages[g]);
+        (void)node_take(n, job, g); /* there are as many */
         event.admit.groups[g].count = job->count[g];
         event.admit.groups[g].pages = job->pages[g];
     }
@@ -203,11 +246,11 @@ static void admit(struct node *n, struct job *job)
         job->computed = event.admit.cached_tokens;
     } else if (error == -HLG_ELIMIT) {
         for (uint32_t g = 0; g < n->layout.group_count; g++) {
-            node_give(n, job->pool, g, job->pages[g], job->count[g]);
+            node_give(n, job, g);
         }
         job->admitted = false;
     } else {
-        world_break(w, "a sound ADMIT was refused", (uint64_t)(-error), job->handle);
+        world_break(w, CHECK_CALL, "a sound ADMIT was refused", (uint64_t)(-error), job->handle);
     }
 }
 
@@ -237,7 +280,7 @@ static void announce(struct node *n, struct forward_run *f, hlg_time now)
             continue;
         }
         if (error != 0) {
-            world_break(w, "a sound CHUNK was refused", (uint64_t)(-error), handle);
+            world_break(w, CHECK_CALL, "a sound CHUNK was refused", (uint64_t)(-error), handle);
             return;
         }
         f->work[f->work_count++] =
@@ -253,7 +296,7 @@ static void announce(struct node *n, struct forward_run *f, hlg_time now)
         n->forward_number = number;
         f->number = number;
         f->next_at = now + soon(w, 40000);
-        f->abort = !w->calm && chance(w, 20000);
+        f->abort = mischief(w, KIND_ABORT, 20000);
     }
 }
 
@@ -261,8 +304,9 @@ static void tick(struct node *n, uint32_t word, uint32_t value)
 {
     struct hlg_event event = {.kind = HLG_EVENT_LAYER, .layer = {.word = word, .value = value}};
 
+    looked(n->world, CHECK_CALL);
     if (hlg_pump_event(n->pump, &event) != 0) {
-        world_break(n->world, "a LAYER was refused", word, value);
+        world_break(n->world, CHECK_CALL, "a LAYER was refused", word, value);
     }
 }
 
@@ -275,10 +319,10 @@ static void compute_layer(struct node *n, struct forward_run *f, uint32_t word)
     word_layers(n, word, &begin);
     uint32_t layer = begin + f->done[word]++;
     bool context = layer == n->layout.layers;
-    if (w->plant == PLANT_LAYER_EARLY) {
+    if (w->what.plant == PLANT_LAYER_EARLY) {
         tick(n, word, f->number << 8 | (f->done[word]));
     }
-    for (uint32_t i = 0; w->plant != PLANT_LAYER_EARLY && i < f->work_count; i++) {
+    for (uint32_t i = 0; w->what.plant != PLANT_LAYER_EARLY && i < f->work_count; i++) {
         struct piece_of_work *work = &f->work[i];
         struct job *job = &n->jobs[work->job];
         if (job->used && job->handle == work->handle && (!context || work->last)) {
@@ -317,16 +361,34 @@ static void run_forward(struct node *n, struct forward_run *f, hlg_time now)
     }
 }
 
+/* The engine forgets, after it told of all layers. */
+static bool forget_forward(struct node *n, struct forward_run *f)
+{
+    uint32_t begin = 0;
+
+    if (n->world->what.plant != PLANT_NO_END || f->abort || n->world->planted) {
+        return false;
+    }
+    for (uint32_t word = 0; word < hlg_prefill_words(&n->layout); word++) {
+        tick(n, word, f->number << 8 | word_layers(n, word, &begin));
+    }
+    n->world->planted = true;
+    memset(f, 0, sizeof *f);
+    return true;
+}
+
 static void end_forward(struct node *n, struct forward_run *f)
 {
     bool abort = f->abort;
     struct hlg_event event = {.kind = abort ? HLG_EVENT_FORWARD_ABORT : HLG_EVENT_FORWARD_END,
                               .forward = f->number};
 
-    n->world->counts.aborts += abort;
+    if (forget_forward(n, f)) {
+        return;
+    }
     memset(f, 0, sizeof *f);
     if (hlg_pump_event(n->pump, &event) != 0) {
-        world_break(n->world, "the end of a forward was refused", event.forward, abort);
+        world_break(n->world, CHECK_CALL, "the end of a forward was refused", event.forward, abort);
     }
 }
 
@@ -348,13 +410,16 @@ static struct forward_run *running(const struct node *n)
     return (struct forward_run *)(uintptr_t)first;
 }
 
-void prefill_act(struct node *n, hlg_time now)
+static void act_on_jobs(struct node *n, hlg_time now)
 {
-    struct forward_run *unused = NULL;
+    const uint32_t plant = n->world->what.plant;
 
     for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
         struct job *job = &n->jobs[i];
         if (job->used && !job->admitted && !job->stopping) {
+            if (plant == PLANT_DEAF && n->world->phase == PHASE_PROBE) {
+                continue;
+            }
             if (job->rejected) {
                 refuse(n, job, 1);
             } else {
@@ -364,12 +429,19 @@ void prefill_act(struct node *n, hlg_time now)
             struct hlg_event event = {.kind = HLG_EVENT_CANCEL, .request = job->handle};
             hlg_pump_event(n->pump, &event);
         }
-        if (n->world->plant == PLANT_SOURCE_FREED_EARLY && job->used && job->admitted &&
+        if (plant == PLANT_SOURCE_FREED && job->used && job->admitted &&
             job->announced + 1 == job->tokens && !job->stopping && job->computed != UINT32_MAX) {
             job->computed = UINT32_MAX;
-            node_give(n, job->pool, 0, job->pages[0], job->count[0]);
+            node_give(n, job, 0);
         }
     }
+}
+
+void prefill_act(struct node *n, hlg_time now)
+{
+    struct forward_run *unused = NULL;
+
+    act_on_jobs(n, now);
     for (uint32_t i = 0; i < FORWARDS_MAX; i++) {
         struct forward_run *f = &n->forwards[i];
         if (f->number == 0) {
@@ -389,14 +461,33 @@ void prefill_act(struct node *n, hlg_time now)
     }
 }
 
+/* Whether a forward could be announced, or a request admitted: else only news changes anything. */
+static bool has_work(const struct node *n)
+{
+    for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
+        const struct job *job = &n->jobs[i];
+        if (job->used && !job->stopping && (!job->admitted || job->announced + 1 < job->tokens)) {
+            return true;
+        }
+    }
+    return false;
+}
+
 hlg_time prefill_next(const struct node *n)
 {
     hlg_time next = HLG_TIME_NEVER;
+    bool work = has_work(n);
+
+    for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
+        if (n->jobs[i].used && !n->jobs[i].stopping) {
+            next = hlg_min_time(next, n->jobs[i].give_up_at);
+        }
+    }
 
     for (uint32_t i = 0; i < FORWARDS_MAX; i++) {
         const struct forward_run *f = &n->forwards[i];
         if (f->number == 0) {
-            next = hlg_min_time(next, n->forward_at);
+            next = work ? hlg_min_time(next, n->forward_at) : next;
         } else if (f->over) {
             next = hlg_min_time(next, f->end_at);
         } else if (f == running(n)) {

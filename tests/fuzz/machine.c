@@ -384,12 +384,13 @@ static bool carry_one(struct machine *m, struct feed *f)
     case HLG_ACTION_FLUSH:
         machine_feed(m, &(struct hlg_event){.kind = HLG_EVENT_FLUSHED, .request = action.request});
         return true;
+    case HLG_ACTION_NOTE:
+        return true; /* of the step that the pull itself was */
     case HLG_ACTION_WRITE:
     case HLG_ACTION_NOTICE:
-    case HLG_ACTION_NOTE:
         break;
     }
-    hlg_unreachable(); /* notices and notes were pulled */
+    hlg_unreachable(); /* notices were pulled */
 }
 
 hlg_time machine_span(struct feed *f)

@@ -224,12 +224,13 @@ static void carry(struct world *w, uint32_t side, struct hlg_action *action)
     case HLG_ACTION_FLUSH:
         machine_feed(m, &(struct hlg_event){.kind = HLG_EVENT_FLUSHED, .request = action->request});
         return;
+    case HLG_ACTION_NOTE:
+        return; /* of the step that the pull itself was */
     case HLG_ACTION_WRITE:
     case HLG_ACTION_NOTICE:
-    case HLG_ACTION_NOTE:
         break;
     }
-    hlg_unreachable(); /* notices and notes were pulled */
+    hlg_unreachable(); /* notices were pulled */
 }
 
 bool world_carry(struct world *w, uint32_t side, uint32_t count)

@@ -141,6 +141,13 @@ class BadInput(unittest.TestCase):
             (["--seed=-1"], "--seed: '-1'"),
             (["--seed=18446744073709551616"], "--seed: '18446744073709551616'.*below 2\\^64"),
             (["--requests=0"], "--requests: '0'"),
+            (["--lease-ms=99"], "--lease-ms: '99': write a whole number, 100 to 600000"),
+            (["--watchdog-ms=9"], "--watchdog-ms: '9': write a whole number, 10 to 3600000"),
+            (["--data-port=80"], "--data-port: '80': write a whole number, 1024 to 65000"),
+            (["--pages=0"], "--pages: '0': write a whole number, 1 to 65536"),
+            (["--pages=31"], "--pages: 31: the longest request takes 32 of 16 tokens: give at least"),
+            (["--plant=stop"], "--plant: unknown fault 'stop'"),
+            (["--plant=stop:write,0"], "--plant: unknown fault 'stop:write,0'"),
             (["--advertise=here"], "--advertise: 'here': write an IPv4 or IPv6 address"),
             (["--target-tp=4", "--target-dp=4"], "16 ranks, at most 8"),
             (["more"], "unknown argument 'more'"),
@@ -293,6 +300,48 @@ class Nodes(unittest.TestCase):
                 result = demo.Demo(*words[1:], command=("node", words[0])).finish()
                 self.assertEqual(result.status, demo.BAD_INPUT, result)
                 self.assertIn(f"{words[1]}: '{words[2]}' is not an address", result.err)
+
+    def test_keys(self):
+        with tempfile.TemporaryDirectory() as directory:
+            key = pathlib.Path(directory) / "key"
+            digits = subprocess.run([demo.HALAGE, "key"], check=True, capture_output=True, text=True,
+                                    timeout=20).stdout
+            self.assertRegex(digits, r"\A[0-9a-f]{64}\n\Z")
+            for text, mode, pattern in (
+                (digits, 0o640, "can be used by others than its owner.*chmod 600"),
+                (digits, 0o604, "can be used by others than its owner.*chmod 600"),
+                (digits[:-2], 0o600, "holds no key: 64 hexadecimal digits"),
+                (digits + digits, 0o600, "holds no key"),
+                ("", 0o600, "holds no key"),
+                ("0" * 5000, 0o600, "holds no key"),
+                (None, 0, "cannot be read: No such file"),
+            ):
+                with self.subTest(pattern=pattern, mode=mode):
+                    key.unlink(missing_ok=True)
+                    if text is not None:
+                        key.write_text(text)
+                        key.chmod(mode)
+                    for words in (("prefill",), ("decode", "--connect=127.0.0.1:1")):
+                        result = demo.Demo(*words[1:], f"--key-file={key}",
+                                           command=("node", words[0])).finish()
+                        self.assertEqual(result.status, demo.BAD_INPUT, result)
+                        self.assertRegex(result.err, re.escape(f"--key-file: '{key}' ") + pattern)
+
+    def test_nodes_with_different_keys_say_so(self):
+        with tempfile.TemporaryDirectory() as directory:
+            keys = [pathlib.Path(directory) / name for name in ("a", "b")]
+            for key in keys:
+                key.touch(mode=0o600)
+                key.write_bytes(subprocess.run([demo.HALAGE, "key"], check=True, timeout=20,
+                                               capture_output=True).stdout)
+            _, port = self.prefill(key_file=keys[0])
+            result = self.decode(port, key_file=keys[1])
+            self.assertEqual(result.status, demo.INFEASIBLE, result)
+            self.assertIn("has another key; give both sides the same key", result.err)
+            result = self.decode(port)
+            self.assertIn("asks for one, the other has none", result.err)
+            result = self.decode(port, key_file=keys[0])
+            self.assertEqual(result.status, demo.DONE, result)
 
     def test_kinds_of_nodes(self):
         for words in ((), ("router",)):

@@ -7,6 +7,7 @@ import pathlib
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 HALAGE = pathlib.Path(os.environ["HALAGE_BIN_DIR"]) / "halage"
@@ -41,17 +42,24 @@ def start(name, *words):
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
 
-def pair(provider):
+def make_key(directory):
+    path = pathlib.Path(directory) / "key"
+    path.touch(mode=0o600)
+    path.write_bytes(subprocess.run([HALAGE, "key"], check=True, capture_output=True).stdout)
+    return path
+
+
+def pair(provider, *trust):
     """Both nodes; returns what each printed, and the decode side's status."""
     listen = f"{ADDRESS[PREFILL]}:7700"
-    prefill = start(PREFILL, "prefill", f"--listen={listen}", f"--provider={provider}")
+    prefill = start(PREFILL, "prefill", f"--listen={listen}", f"--provider={provider}", *trust)
     lines = []
     for line in prefill.stdout:
         lines.append(line)
         if "listening" in line:
             break
     decode = start(DECODE, "decode", f"--connect={listen}", f"--provider={provider}",
-                   "--requests=20")
+                   "--requests=20", *trust)
     try:
         out, _ = decode.communicate(timeout=60)
     finally:
@@ -60,19 +68,41 @@ def pair(provider):
     return out, "".join(lines) + rest, decode.returncode
 
 
+def refused_without_a_key():
+    """Neither side starts on an address that other hosts reach."""
+    listen = f"{ADDRESS[PREFILL]}:7700"
+    for name, *words in ((PREFILL, "prefill", f"--listen={listen}"),
+                         (DECODE, "decode", f"--connect={listen}")):
+        node = start(name, *words, "--provider=net")
+        out, _ = node.communicate(timeout=30)
+        if node.returncode != 2 or "not on loopback" not in out and "is not loopback" not in out \
+                or "--key-file" not in out or "--insecure" not in out:
+            print(f"{words} without a key: status {node.returncode}, {out}")
+            return False
+    return True
+
+
 def main():
+    with tempfile.TemporaryDirectory() as directory:
+        return run(make_key(directory))
+
+
+def run(key):
     if not make_hosts():
         drop_hosts()
         print("network namespaces cannot be made here")
         return SKIPPED
     try:
-        for provider in ("net", "tcp;ofi_rxm"):
+        if not refused_without_a_key():
+            return 1
+        for provider, trust in (("net", f"--key-file={key}"), ("tcp;ofi_rxm", f"--key-file={key}"),
+                                ("net", "--insecure")):
             begun = time.monotonic()
-            out, log, status = pair(provider)
+            out, log, status = pair(provider, trust)
             if status != 0 or "20 verified" not in out:
                 print(f"{provider}: status {status}\n{out}\n{log}")
                 return 1
-            print(f"{provider}: 20 verified over two hosts, {time.monotonic() - begun:.1f} s")
+            print(f"{provider} {trust.split('=')[0]}: 20 verified over two hosts, {time.monotonic() - begun:.1f} s")
         anywhere = subprocess.run([HALAGE, "node", "prefill", "--listen=:0"], timeout=20,
                                   capture_output=True, text=True)
         if anywhere.returncode != 2 or "--advertise" not in anywhere.stderr + anywhere.stdout:

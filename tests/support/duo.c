@@ -57,7 +57,8 @@ void duo_config(struct duo_side *side, uint32_t role, struct hlg_messenger_confi
     config->fabric = side->fabric;
     config->limits.requests_max = 16;
     config->limits.peers_max = 3;
-    config->limits.forwards_max = 64; /* the engine starts one for each request, at once */
+    config->limits.reserve_percent = 0; /* one decoder may have all */
+    config->limits.forwards_max = 64;   /* the engine starts one for each request, at once */
     config->limits.prompt_bytes_max = 65536;
     config->limits.message_bytes_max = 1u << 20;
     config->log = log_line;

@@ -334,7 +334,9 @@ static void carry_send(struct pair *p, uint32_t index, const struct hlg_action_s
     assert_true(bytes > 0);
     push_frame(p, end, frame, (uint32_t)bytes);
     side->sent[message.kind]++;
-    side->last = message;
+    if (message.kind != HLG_MESSAGE_CREDIT) {
+        side->last = message;
+    }
 }
 
 static void hand_over(struct pair *p, const struct pair_frame *f)
@@ -527,8 +529,10 @@ static void carry(struct pair *p, uint32_t index, const struct hlg_action *actio
             assert_int_equal(pair_feed_request(p, index, HLG_EVENT_FLUSHED, action->request), 0);
         }
         return;
-    case HLG_ACTION_NOTICE:
     case HLG_ACTION_NOTE:
+        side->notes[action->note.code]++; /* of what was just sent */
+        return;
+    case HLG_ACTION_NOTICE:
         fail_msg("a notice was left after an event");
     }
 }

@@ -60,7 +60,7 @@ struct pair_side {
     uint32_t read_count; /* by pair_expect */
     uint32_t notes[HLG_NOTE_COUNT];
     uint32_t sent[HLG_MESSAGE_BYE + 1]; /* messages by kind */
-    struct hlg_message last;            /* that was sent, pointers gone */
+    struct hlg_message last;            /* that was sent and no CREDIT, pointers gone */
     struct hlg_request_message asked;   /* of the last REQUESTED, pointers gone */
     uint32_t page_next;                 /* of pair_admit */
 };

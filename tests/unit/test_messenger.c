@@ -7,6 +7,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -392,10 +393,10 @@ static void garbage_ends_its_own_session_only(void **state)
     int fd = socket(AF_INET, SOCK_STREAM, 0);
     assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     assert_int_equal(write(fd, garbage, sizeof garbage), sizeof garbage);
-    duo_wait(duo, &duo->prefill, HLG_NOTICE_PEER_REFUSED, 1);
     while (read(fd, garbage, sizeof garbage) > 0) {
     }
     close(fd);
+    assert_int_equal(duo_count(&duo->prefill, HLG_NOTICE_PEER_REFUSED), 0); /* only counted */
     assert_int_equal(duo_submit(duo, "p", 40, 0, 0, &ticket), 0);
     duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
     assert_int_equal(duo_count(&duo->prefill, HLG_NOTICE_PEER_DOWN), 0);
@@ -471,7 +472,9 @@ static void an_engine_that_does_not_poll_loses_nothing(void **state)
             assert_true(reports[r].kind != HLG_REPORT_REFUSED || reports[r].forward == refused);
         }
         if (count == 0) {
-            duo_nap(duo);
+            /* Not duo_nap(): the decoder's reports, which nobody takes here, would not let it sleep. */
+            struct pollfd fd = {.fd = hlg_messenger_fd(duo->prefill.messenger), .events = POLLIN};
+            (void)poll(&fd, 1, 1);
         }
     }
     assert_int_equal(refused, STALE_COMMANDS);

@@ -294,8 +294,8 @@ static void join(struct world *w, uint32_t decode, uint32_t prefill)
 
 static uint8_t prompt[PROMPT_MAX];
 
-static hlg_handle submit(struct node *n, uint32_t peer, uint32_t tokens, uint32_t page,
-                         uint32_t prompt_bytes)
+static int try_submit(struct node *n, uint32_t peer, uint32_t tokens, uint32_t page,
+                      uint32_t prompt_bytes)
 {
     struct hlg_layout layout = make_layout();
     uint32_t context = n->context++ % CONTEXTS;
@@ -307,18 +307,25 @@ static hlg_handle submit(struct node *n, uint32_t peer, uint32_t tokens, uint32_
         pages[context][i] = (page + 7 * i) % PAGES; /* 7 and 64 have no common divisor */
     }
     contexts[context] = context;
-    engine_event(
-        n, &(struct hlg_event){.kind = HLG_EVENT_SUBMIT,
-                               .submit = {.source_count = 1,
-                                          .peers = {peer},
-                                          .tokens = tokens,
-                                          .ttl_ns = 60 * HLG_NS_PER_S,
-                                          .id_bytes = 1,
-                                          .id = (const uint8_t *)"r",
-                                          .prompt_bytes = prompt_bytes,
-                                          .prompt = prompt,
-                                          .groups = {{.count = count, .pages = pages[context]},
-                                                     {.count = 1, .pages = &contexts[context]}}}});
+    return hlg_pump_event(
+        n->pump,
+        &(struct hlg_event){.kind = HLG_EVENT_SUBMIT,
+                            .submit = {.source_count = 1,
+                                       .peers = {peer},
+                                       .tokens = tokens,
+                                       .ttl_ns = 60 * HLG_NS_PER_S,
+                                       .id_bytes = 1,
+                                       .id = (const uint8_t *)"r",
+                                       .prompt_bytes = prompt_bytes,
+                                       .prompt = prompt,
+                                       .groups = {{.count = count, .pages = pages[context]},
+                                                  {.count = 1, .pages = &contexts[context]}}}});
+}
+
+static hlg_handle submit(struct node *n, uint32_t peer, uint32_t tokens, uint32_t page,
+                         uint32_t prompt_bytes)
+{
+    assert_int_equal(try_submit(n, peer, tokens, page, prompt_bytes), 0);
     return hlg_pump_submitted(n->pump);
 }
 
@@ -477,6 +484,7 @@ static void make_hello(struct hello_parts *parts)
                                                     .protocol_max = HLG_PROTOCOL_MAX,
                                                     .role = HLG_ROLE_DECODE,
                                                     .window_pieces = 16,
+                                                    .message_bytes_max = MESSAGE_MAX,
                                                     .node = 99,
                                                     .incarnation = 1,
                                                     .session = 1,
@@ -682,8 +690,8 @@ static void strangers_do_not_end_the_sessions_of_a_domain(void **state)
     assert_int_equal(count_notices(d, HLG_NOTICE_PEER_UP), 1);
 }
 
-/* Each node has its own limits: a prompt that is too long for one is not its end. */
-static void a_prompt_beyond_the_prefillers_limit_is_rejected(void **state)
+/* Each node has its own limits: HELLO says them, and a prompt that is too long for one never goes there. */
+static void a_prompt_beyond_the_prefillers_limit_is_refused(void **state)
 {
     struct world *w = *state;
     struct node *d = &w->nodes[0];
@@ -695,10 +703,8 @@ static void a_prompt_beyond_the_prefillers_limit_is_rejected(void **state)
     node_open_with(w, 1, HLG_ROLE_PREFILL, &limits);
     join(w, 0, 1);
     run_until(w, d, HLG_NOTICE_PEER_UP, 1);
-    submit(d, 0, 30, 5, 101);
-    run_until(w, d, HLG_NOTICE_RETURNED, 1);
-    assert_int_equal(last_notice(d, HLG_NOTICE_FAILED)->reason, HLG_REASON_REJECTED);
-    assert_int_equal(count_notices(&w->nodes[1], HLG_NOTICE_REQUESTED), 0);
+    assert_int_equal(try_submit(d, 0, 30, 5, 101), -HLG_ELIMIT);
+    assert_int_equal(hlg_pump_open(d->pump), 0);
     submit(d, 0, 30, 5, 100);
     run_until(w, d, HLG_NOTICE_READY, 1);
 }
@@ -911,7 +917,7 @@ int main(void)
         WORLD_TEST(a_peer_too_many_is_told),
         WORLD_TEST(peers_of_one_domain_end_together_and_return),
         WORLD_TEST(strangers_do_not_end_the_sessions_of_a_domain),
-        WORLD_TEST(a_prompt_beyond_the_prefillers_limit_is_rejected),
+        WORLD_TEST(a_prompt_beyond_the_prefillers_limit_is_refused),
         WORLD_TEST(an_aborted_forward_stops_who_waits_for_its_cached_pages),
         WORLD_TEST(counters_alone_end_forwards),
         WORLD_TEST(limits_of_time_may_be_endless),

@@ -63,8 +63,16 @@ static const struct {
      "provider: the two nodes use different ones, and the node that refused uses net?; start "
      "both "
      "with the same"},
-    {{HLG_REFUSAL_PROVIDER + 1, 1, 2, 3, 4},
-     "refusal 16 (1, 2, 3, 4), which this version does not know"},
+    {{HLG_REFUSAL_KEY, HLG_KEY_MISSING_HERE, 0, 0, 0},
+     "key: the node that refused has none, the other has; give both the same key"},
+    {{HLG_REFUSAL_KEY, HLG_KEY_MISSING_THERE, 0, 0, 0},
+     "key: the node that refused asks for one, the other has none; give both the same key"},
+    {{HLG_REFUSAL_KEY, HLG_KEY_DIFFERS, 0, 0, 0},
+     "key: the two nodes have different ones; give both the same key"},
+    {{HLG_REFUSAL_KEY, 1000, 0, 0, 0},
+     "key: the two nodes did not find to a handshake; give both the same key"},
+    {{HLG_REFUSAL_KEY + 1, 1, 2, 3, 4},
+     "refusal 17 (1, 2, 3, 4), which this version does not know"},
 };
 
 static void sentences_name_fields_and_remedies(void **state)

@@ -105,6 +105,10 @@ static void make_hello(struct hlg_hello *hello, enum hlg_role role)
                                 .protocol_max = HLG_PROTOCOL_MAX,
                                 .role = (uint32_t)role,
                                 .window_pieces = 64,
+                                .message_bytes_max = 4096,
+                                .prompt_bytes_max = 64,
+                                .grant = {.requests = role == HLG_ROLE_PREFILL ? 4 : 0,
+                                          .pages = role == HLG_ROLE_PREFILL ? 64 : 0},
                                 .node = 77,
                                 .incarnation = 5,
                                 .session = 1,
@@ -264,7 +268,7 @@ static void messages_out_of_place_end_the_session(void **state)
         for (uint32_t side = 0; side < 2; side++) {
             bool to_decode = kind == HLG_MESSAGE_ACCEPT || kind == HLG_MESSAGE_REJECT ||
                              kind == HLG_MESSAGE_FENCED || kind == HLG_MESSAGE_FAILED;
-            bool to_prefill = kind == HLG_MESSAGE_CANCEL || kind == HLG_MESSAGE_CREDIT;
+            bool to_prefill = kind == HLG_MESSAGE_CANCEL; /* a CREDIT must give something */
             bool stays = kind == HLG_MESSAGE_HEARTBEAT || kind == HLG_MESSAGE_DRAIN ||
                          (side == DECODE ? to_decode : to_prefill);
             struct pair *p = open_simple();

@@ -129,6 +129,13 @@ static void random_hello(struct bench *b, struct hlg_hello *hello, uint32_t entr
     hello->protocol_max = any_u32(b);
     hello->role = below(b, 2);
     hello->window_pieces = any_u32(b);
+    hello->message_bytes_max = any_u32(b);
+    hello->prompt_bytes_max = any_u32(b);
+    if (hello->role == HLG_ROLE_PREFILL) {
+        hello->draining = below(b, 2);
+        hello->grant =
+            (struct hlg_load){hlg_rng_next(&b->rng), hlg_rng_next(&b->rng), hlg_rng_next(&b->rng)};
+    }
     hello->node = hlg_rng_next(&b->rng);
     hello->incarnation = hlg_rng_next(&b->rng);
     hello->session = hlg_rng_next(&b->rng);
@@ -242,6 +249,8 @@ static void random_message(struct bench *b, uint32_t kind, struct hlg_message *m
         random_answer(b, kind, &m->answer);
         return;
     case HLG_MESSAGE_CREDIT:
+        m->credit.finished =
+            (struct hlg_load){hlg_rng_next(&b->rng), hlg_rng_next(&b->rng), hlg_rng_next(&b->rng)};
         m->credit.count = below(b, 20);
         m->credit.entries = b->credits;
         for (uint32_t index = 0; index < m->credit.count; index++) {
@@ -563,11 +572,11 @@ static void counts_beyond_the_body_write_nothing(void **state)
     struct hlg_message got;
 
     b->credits[0] = (struct hlg_credit_entry){1, 2, 3};
-    m.credit = (struct hlg_credit){1, b->credits};
+    m.credit = (struct hlg_credit){.count = 1, .entries = b->credits};
     for (uint32_t count = 2; count < 20; count++) {
         const uint64_t bytes = encode(b, &m);
 
-        put_u32_at(b->frame, 8, count);
+        put_u32_at(b->frame, 32, count);
         b->scratch[0] = 0x5a;
         assert_int_equal(decode_exact(b, b->frame, bytes, &got), -HLG_EPROTO);
         assert_int_equal(b->scratch[0], 0x5a);
@@ -669,6 +678,8 @@ static void example(uint32_t kind, struct hlg_message *m)
             .protocol_max = 1,
             .role = HLG_ROLE_DECODE,
             .window_pieces = 512,
+            .message_bytes_max = 1u << 20,
+            .prompt_bytes_max = 1u << 16,
             .node = 0xabcd,
             .incarnation = 3,
             .session = 4,
@@ -709,7 +720,7 @@ static void example(uint32_t kind, struct hlg_message *m)
             .prompt = (const uint8_t *)"\x01\x02\x03\x04",
         };
     } else if (kind == HLG_MESSAGE_CREDIT) {
-        m->credit = (struct hlg_credit){1, &credit};
+        m->credit = (struct hlg_credit){.count = 1, .entries = &credit};
     } else if (kind == HLG_MESSAGE_BYE) {
         m->bye.why = (struct hlg_refusal){HLG_REFUSAL_HEADS_TP, 0, 6, 4, 0};
     } else if (kind != HLG_MESSAGE_HEARTBEAT && kind != HLG_MESSAGE_DRAIN) {

@@ -22,8 +22,9 @@ static uint32_t slot_of(const struct endpoint *e)
 struct endpoint *endpoint_find(struct hlg_loop *loop, const struct place *place)
 {
     struct endpoint *e = &loop->endpoints[place->slot];
+    const bool same = e->self.serial == place->serial || loop->config.old_addresses;
 
-    return e->state != ENDPOINT_FREE && e->self.serial == place->serial ? e : NULL;
+    return e->state != ENDPOINT_FREE && same ? e : NULL;
 }
 
 void endpoint_query(const struct hlg_loop *loop, struct hlg_transport_caps *caps)
@@ -202,6 +203,10 @@ static int mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg
             /* Any number that leaves room above it: peers must not take it for a pointer. */
             region->address = hlg_rng_next(&loop->rng) & 0x3ffffffffffff000u;
             region->key = hlg_rng_next(&loop->rng);
+            if (loop->config.old_keys) {
+                region->address = (uint64_t)(index + 1) << 40;
+                region->key = index + 1;
+            }
             region->live = true;
             *mem = index;
             return 0;

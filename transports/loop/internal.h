@@ -106,6 +106,7 @@ struct piece {
     bool late;        /* reported failed, yet on its way: lands from its own copy of the bytes */
     uint8_t scheduled;
     int32_t status;       /* of the completion, once known */
+    uint64_t placed_in;   /* serial of the endpoint that it landed in: its immediate comes there */
     hlg_time lands_until; /* an orphan's last moment */
     uint32_t source;      /* endpoint, or HLG_NONE once freed */
     hlg_op_id op;
@@ -176,7 +177,8 @@ struct hlg_loop {
     uint32_t endpoint_count;
     struct piece *pieces;
     uint32_t piece_count;
-    uint32_t piece_free; /* first free piece, or HLG_NONE */
+    uint32_t piece_limit; /* one more than the highest that was ever in use */
+    uint32_t piece_free;  /* first free piece, or HLG_NONE */
     uint32_t piece_free_count;
     struct pair *pairs;
     struct happening *heap;

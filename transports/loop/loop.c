@@ -434,6 +434,11 @@ int hlg_loop_check(const struct hlg_loop *loop)
         used += loop->pieces[index].used;
         scheduled += loop->pieces[index].used ? loop->pieces[index].scheduled : 0u;
     }
+    for (uint32_t index = loop->piece_limit; index < loop->piece_count; index++) {
+        if (loop->pieces[index].used) {
+            return 1;
+        }
+    }
     if (used + loop->piece_free_count != loop->piece_count) {
         return 1;
     }

@@ -78,6 +78,7 @@ void piece_post(struct endpoint *e, const struct hlg_paged_write *w, uint32_t in
     hlg_time delay;
 
     HLG_ASSERT(loop->piece_free != HLG_NONE && !p->used);
+    loop->piece_limit = hlg_max_u32(loop->piece_limit, loop->piece_free + 1);
     loop->piece_free = p->next_free;
     loop->piece_free_count--;
     memset(p, 0, sizeof(*p));
@@ -163,6 +164,7 @@ static void place(struct hlg_loop *loop, struct piece *p, const struct endpoint 
     /* memmove: a node may write to itself. */
     memmove(region->base + landing.target_offset, p->from, p->bytes);
     p->placed = true;
+    p->placed_in = target->self.serial;
     p->landings--;
     loop->stats.landings++;
     loop_trace(loop, HLG_LOOP_LAND, (uint64_t)p->source_node << 32 | target->self.node,
@@ -188,6 +190,7 @@ void piece_on_land(struct hlg_loop *loop, uint32_t index)
         return;
     }
     region = find_region(loop, target, p);
+    loop->stats.old_keys += region == NULL;
     if (region == NULL || (!p->late && !source_is_registered(loop, p))) {
         end_badly(loop, p, -HLG_EIO);
         return;
@@ -218,7 +221,7 @@ void piece_on_imm(struct hlg_loop *loop, uint32_t index)
 
     HLG_ASSERT(p->used && p->scheduled > 0 && p->landings == 0);
     p->scheduled--;
-    if (target != NULL && target->state == ENDPOINT_OPEN) {
+    if (target != NULL && target->state == ENDPOINT_OPEN && target->self.serial == p->placed_in) {
         if (target->imm_count == depth) {
             loop->stats.held++;
             put(loop, p, loop->config.imm_ns.max + 1, HLG_LOOP_IMM);
@@ -266,7 +269,7 @@ void piece_on_done(struct hlg_loop *loop, uint32_t index)
 
 void piece_on_source_close(struct hlg_loop *loop, uint32_t slot)
 {
-    for (uint32_t index = 0; index < loop->piece_count; index++) {
+    for (uint32_t index = 0; index < loop->piece_limit; index++) {
         struct piece *p = &loop->pieces[index];
 
         if (p->used && p->source == slot && !p->reported) {
@@ -282,7 +285,7 @@ void piece_on_source_close(struct hlg_loop *loop, uint32_t slot)
 
 void piece_on_source_free(struct hlg_loop *loop, uint32_t slot)
 {
-    for (uint32_t index = 0; index < loop->piece_count; index++) {
+    for (uint32_t index = 0; index < loop->piece_limit; index++) {
         struct piece *p = &loop->pieces[index];
 
         if (p->used && p->source == slot) {
@@ -294,7 +297,7 @@ void piece_on_source_free(struct hlg_loop *loop, uint32_t slot)
 
 void piece_on_target_end(struct hlg_loop *loop, uint32_t slot, uint64_t serial)
 {
-    for (uint32_t index = 0; index < loop->piece_count; index++) {
+    for (uint32_t index = 0; index < loop->piece_limit; index++) {
         struct piece *p = &loop->pieces[index];
 
         if (p->used && p->fate == FATE_DROP && p->target.slot == slot &&
@@ -306,7 +309,7 @@ void piece_on_target_end(struct hlg_loop *loop, uint32_t slot, uint64_t serial)
 
 void piece_on_kill(struct hlg_loop *loop, uint32_t node)
 {
-    for (uint32_t index = 0; index < loop->piece_count; index++) {
+    for (uint32_t index = 0; index < loop->piece_limit; index++) {
         struct piece *p = &loop->pieces[index];
 
         if (!p->used || p->reported || p->orphan || p->source_node != node) {

@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "endpoint.h"
 
+#include <netinet/in.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 #include <stdarg.h>
@@ -10,10 +11,14 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 /* A random key may meet one that exists; more than a few times in a row is another error. */
 #define KEY_TRIES 4
+
+/* Ports that an endpoint tries from the one that was asked for on. */
+#define PORTS_MAX 1024u
 
 /* Providers segment longer messages themselves, or not at all (efa about 1 GB, rxe 8 MiB). */
 #define PIECE_BYTES_MAX (512ull << 20)
@@ -283,6 +288,7 @@ static void endpoint_free(struct hlg_transport *t)
     if (e->wake_fd >= 0) {
         (void)close(e->wake_fd);
     }
+    ofi_infos_free(e->bound);
     free(e->pieces);
     free(e->peers);
     free(e->mems);
@@ -353,6 +359,67 @@ static const char *open_fids(struct ofi_endpoint *e, int *rc)
     return NULL;
 }
 
+/* Let the endpoint bind to a port. Returns whether its addresses have any. */
+static bool set_port(struct ofi_endpoint *e, uint32_t port)
+{
+    struct sockaddr *address = e->bound->src_addr;
+
+    if (address != NULL && address->sa_family == AF_INET) {
+        ((struct sockaddr_in *)(void *)address)->sin_port = htons((uint16_t)port);
+        return true;
+    }
+    if (address != NULL && address->sa_family == AF_INET6) {
+        ((struct sockaddr_in6 *)(void *)address)->sin6_port = htons((uint16_t)port);
+        return true;
+    }
+    return false;
+}
+
+/*
+ * Providers share ports with SO_REUSEADDR and more: whether one is free is asked with a socket of our
+ * own that does not share. It is closed again, so that another process may take the port meanwhile:
+ * then the provider's own error is the answer.
+ */
+static bool port_is_free(const struct ofi_endpoint *e)
+{
+    const int fd =
+        socket(((struct sockaddr *)e->bound->src_addr)->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int one = 1;
+
+    /* Sessions that ended keep their port for a while (TIME_WAIT): that is no reason to avoid it. */
+    const bool free = fd >= 0 && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) == 0 &&
+                      bind(fd, e->bound->src_addr, (socklen_t)e->bound->src_addrlen) == 0 &&
+                      listen(fd, 1) == 0;
+    if (fd >= 0) {
+        (void)close(fd);
+    }
+    return free;
+}
+
+/* As open_fids(), on the first free port. */
+static const char *open_fids_at(struct ofi_endpoint *e, uint32_t port, int *rc)
+{
+    if (port == 0) {
+        return open_fids(e, rc);
+    }
+    e->bound = fi_dupinfo(e->info);
+    if (e->bound == NULL) {
+        *rc = -FI_ENOMEM;
+        return "fi_dupinfo";
+    }
+    e->info = e->bound;
+    for (uint32_t i = 0; i < PORTS_MAX && port + i <= UINT16_MAX; i++) {
+        if (!set_port(e, port + i)) {
+            return open_fids(e, rc); /* its addresses know no ports */
+        }
+        if (port_is_free(e)) {
+            return open_fids(e, rc);
+        }
+    }
+    *rc = -FI_EADDRINUSE;
+    return "bind";
+}
+
 /* One descriptor for two reasons to wake. Without one from the queue there is nothing to sleep on. */
 static bool open_descriptors(struct ofi_endpoint *e)
 {
@@ -407,7 +474,7 @@ static bool allocate(struct ofi_endpoint *e)
     return true;
 }
 
-int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info,
+int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info, uint32_t port,
                       struct ofi_endpoint **out, char *error, size_t error_bytes)
 {
     const char *failed = NULL;
@@ -429,7 +496,7 @@ int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info
         rc = -HLG_ENOMEM;
         goto fail;
     }
-    failed = open_fids(e, &rc);
+    failed = open_fids_at(e, port, &rc);
     if (failed != NULL) {
         (void)snprintf(error, error_bytes, "provider %s: %s: %s", owner->provider->name, failed,
                        fi_strerror(-rc));

@@ -62,6 +62,7 @@ struct ofi_endpoint {
     struct hlg_transport transport;
     const struct ofi_fabric *owner;
     const struct fi_info *info;
+    struct fi_info *bound; /* `info` where it names a port of ours; NULL: any port */
     struct hlg_transport_caps caps;
 
     struct fid_fabric *fabric;
@@ -89,8 +90,9 @@ static inline struct ofi_endpoint *ofi_endpoint_of(struct hlg_transport *t)
     return (struct ofi_endpoint *)t;
 }
 
-/* Open an endpoint on a device. On failure says in `error` which step failed and why. */
-int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info,
+/* Open an endpoint on a device, on the first free port from `port` on (0: any). On failure says in
+ * `error` which step failed and why. */
+int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info, uint32_t port,
                       struct ofi_endpoint **out, char *error, size_t error_bytes);
 
 __attribute__((format(printf, 2, 3))) void ofi_log(const struct ofi_fabric *owner,

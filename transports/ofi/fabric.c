@@ -1,4 +1,6 @@
 #define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,13 +68,13 @@ static void explain_absent(const char *name, const char *node, char *error, size
     }
 }
 
-/* Real RDMA first, then native TCP: the table's order. shm reaches one machine: never by auto. */
+/* Real RDMA first, then native TCP: the table's order, without those that are only taken by name. */
 static void choose(struct ofi_fabric *f, const char *node)
 {
     const struct ofi_provider *provider = NULL;
 
     for (uint32_t i = 0; (provider = ofi_provider_at(i)) != NULL; i++) {
-        if (strcmp(provider->name, "shm") == 0) {
+        if (provider->by_name_only) {
             continue;
         }
         f->infos = ofi_infos(provider, node);
@@ -145,7 +147,7 @@ static int fabric_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
     for (uint64_t i = 0; i < device; i++) {
         info = info->next;
     }
-    const int rc = ofi_endpoint_open(f, info, &e, error, sizeof error);
+    const int rc = ofi_endpoint_open(f, info, f->config.port, &e, error, sizeof error);
     if (rc != 0) {
         ofi_log(f, "%s", error);
         return rc;
@@ -163,6 +165,27 @@ static hlg_time fabric_now(struct hlg_fabric *fabric)
 {
     (void)fabric;
     return ofi_now(NULL);
+}
+
+/* Whether other hosts reach an endpoint: all that is not known to stay within this one. */
+static bool is_reachable(const struct ofi_provider *provider, const char *node)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (strcmp(provider->name, "shm") == 0) {
+        return false;
+    }
+    if (!provider->binds_to_ip) {
+        return true;
+    }
+    if (node == NULL) {
+        return false; /* 127.0.0.1 then */
+    }
+    if (inet_pton(AF_INET, node, &v4) == 1) {
+        return ntohl(v4.s_addr) >> 24 != IN_LOOPBACKNET;
+    }
+    return inet_pton(AF_INET6, node, &v6) != 1 || !IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
 int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric, char *error,
@@ -183,13 +206,14 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
     f->fabric.rails = f->config.rails;
     int rc = find(f, config->provider, config->node, error, error_bytes);
     if (rc == 0) {
-        rc = ofi_endpoint_open(f, f->infos, &trial, error, error_bytes);
+        rc = ofi_endpoint_open(f, f->infos, 0, &trial, error, error_bytes);
     }
     if (rc != 0) {
         hlg_ofi_close(&f->fabric);
         return rc;
     }
     f->caps = trial->caps;
+    f->caps.reachable = is_reachable(f->provider, config->node);
     trial->transport.ops->free(&trial->transport);
     *fabric = &f->fabric;
     return 0;

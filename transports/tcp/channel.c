@@ -17,7 +17,7 @@
 /* Bytes [begin, limit) of a fixed buffer are in use. */
 struct buffer {
     uint8_t *bytes;
-    uint32_t capacity;
+    uint32_t capacity; /* of `in`: also of the longest frame that is taken */
     uint32_t begin;
     uint32_t limit;
 };
@@ -120,7 +120,7 @@ static int front_frame(struct tcp_channel *c, uint32_t *bytes)
     if (used(&c->in) < HLG_WIRE_HEADER_BYTES) {
         return 0;
     }
-    const int64_t length = hlg_wire_frame_bytes(c->in.bytes + c->in.begin, c->message_bytes_max);
+    const int64_t length = hlg_wire_frame_bytes(c->in.bytes + c->in.begin, c->in.capacity);
     if (length < 0) {
         c->in_broken = true;
         return -HLG_EPROTO;
@@ -205,11 +205,21 @@ static const struct hlg_channel_ops channel_ops = {
     .close = channel_close,
 };
 
+void hlg_tcp_channel_limit(struct hlg_channel *channel, uint32_t bytes)
+{
+    HLG_ASSERT(channel->ops == &channel_ops);
+    struct tcp_channel *c = channel_of(channel);
+
+    HLG_ASSERT(bytes >= HLG_WIRE_HEADER_BYTES && bytes <= c->message_bytes_max);
+    HLG_ASSERT(c->in.limit <= bytes);
+    c->in.capacity = bytes; /* of the memory that there is */
+}
+
 int tcp_channel_make(int fd, const char *name, uint32_t message_bytes_max,
                      struct hlg_channel **channel)
 {
     HLG_ASSERT(message_bytes_max >= HLG_WIRE_HEADER_BYTES);
-    HLG_ASSERT(message_bytes_max <= HLG_MESSAGE_BYTES_MAX);
+    HLG_ASSERT(message_bytes_max <= HLG_TCP_FRAME_BYTES_MAX);
     struct tcp_channel *c = calloc(1, sizeof *c);
     if (c == NULL) {
         return -HLG_ENOMEM;

@@ -1,4 +1,5 @@
 #define _GNU_SOURCE
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +16,8 @@
 
 #include "channel.h"
 
-#define BACKLOG 128
+/* Connections that the system holds until we look, at most every millisecond or so. */
+#define BACKLOG 1024
 
 /* A peer that vanished without a word is found by the system after some 20 s even when the lease of
  * the session is long: 10 s of silence, then 5 probes 2 s apart; 20 s for sent data. */
@@ -144,6 +146,23 @@ static void set_options(int fd)
         (void)setsockopt(fd, options[i].level, options[i].option, &options[i].value,
                          sizeof options[i].value);
     }
+}
+
+bool hlg_tcp_is_loopback(const char *name)
+{
+    struct endpoint_name parts;
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (!split(name, &parts)) {
+        return false;
+    }
+    if (inet_pton(AF_INET, parts.host, &v4) == 1) {
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    return inet_pton(AF_INET6, parts.host, &v6) == 1 &&
+           (IN6_IS_ADDR_LOOPBACK(&v6) ||
+            (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET));
 }
 
 /* ---- listening ------------------------------------------------------------------------------ */

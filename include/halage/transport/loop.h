@@ -55,6 +55,12 @@ struct hlg_loop_config {
     uint32_t room_bytes; /* bytes unread in one direction; a frame into an empty one always fits */
     uint32_t message_bytes_max; /* of one frame */
     uint32_t kills_max;         /* nodes that drop_ppm and kill_ppm may kill in all */
+    bool
+        old_addresses; /* an endpoint has the address of a closed or killed one of its lane and rail, as
+                           with a fixed port: a late write finds it, and the key alone keeps it out */
+    bool
+        old_keys; /* keys are not drawn but counted, so that an old one is a new one's too: a provider
+                      that must not be trusted */
     uint64_t piece_bytes_max;
     hlg_time stall_ns;
     struct hlg_loop_span land_ns;  /* from write to landing */
@@ -174,6 +180,8 @@ struct hlg_loop_stats {
     uint64_t breaks;
     uint64_t lates; /* landings of pieces that had been reported failed */
     uint64_t downs; /* PEER_DOWN events */
+    uint64_t
+        old_keys; /* pieces that found an endpoint at the address, and no registration of their key */
 };
 
 void hlg_loop_stats(const struct hlg_loop *loop, struct hlg_loop_stats *stats);

@@ -15,12 +15,14 @@
 /* Numbers that are 0 take their defaults. Read during hlg_ofi_open, not kept. */
 struct hlg_ofi_config {
     /* "auto", "tcp" (native RDM over TCP, which libfabric calls net before 1.18), or libfabric's own
-     * name: net, tcp;ofi_rxm, shm, verbs;ofi_rxm, efa. NULL: auto. */
+     * name: net, tcp;ofi_rxm, shm, sockets, verbs;ofi_rxm, efa. NULL: auto. */
     const char *provider;
-    const char *node;         /* IP address to bind to, if not shm or efa; NULL: 127.0.0.1 where
+    const char *node;    /* IP address to bind to, if not shm or efa; NULL: 127.0.0.1 where
                                  one is needed */
-    uint32_t rails;           /* endpoints of each lane; 1 */
-    uint32_t pieces_max;      /* pieces in flight of one endpoint; 256 */
+    uint32_t port;       /* first TCP port that endpoints bind to, if they do; each takes the next
+                                 one that is free, of 1024; 0: any */
+    uint32_t rails;      /* endpoints of each lane; 1 */
+    uint32_t pieces_max; /* pieces in flight of one endpoint; 256 */
     uint32_t peer_pieces_max; /* of these, to one peer; 64 */
     uint32_t cq_depth;        /* immediates that may wait unread; 4096 */
     uint32_t peers_max;       /* of one endpoint; 64 */

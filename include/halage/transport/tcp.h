@@ -11,6 +11,9 @@
 
 #define HLG_TCP_NAME_BYTES 80u
 
+/* The longest frame that a channel can be made for: a message and what a decorator puts around it. */
+#define HLG_TCP_FRAME_BYTES_MAX (HLG_MESSAGE_BYTES_MAX + 64u)
+
 struct hlg_tcp_listener;
 
 /*
@@ -51,6 +54,15 @@ int hlg_tcp_accept(struct hlg_tcp_listener *listener, struct hlg_channel **chann
  */
 int hlg_tcp_dial(const char *address, hlg_time timeout_ns, uint32_t message_bytes_max,
                  struct hlg_channel **channel, char *error, size_t error_bytes);
+
+/*
+ * Take frames of up to `bytes` only from now on, and keep no more unread: of a peer that is not known yet.
+ * Once, before anything was received; then up to message_bytes_max again, at any time.
+ */
+void hlg_tcp_channel_limit(struct hlg_channel *channel, uint32_t bytes);
+
+/* Whether a name of a channel or a listener ("127.0.0.1:40123") is an address of this host alone. */
+bool hlg_tcp_is_loopback(const char *name);
 
 #define HLG_TCP_IP_BYTES 64u
 
