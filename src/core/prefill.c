@@ -52,9 +52,10 @@ static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_pre
     p->ops = carve_array(c, limits->ops_max, sizeof *p->ops);
     p->cursors = carve_array(c, (size_t)limits->chunks_max * p->ranks, sizeof *p->cursors);
     p->lanes = carve_array(c, p->lane_count, sizeof *p->lanes);
-    uint64_t *busy = carve_array(c, p->lane_count * post_words(limits->peers_max), sizeof *busy);
+    uint64_t *busy =
+        carve_array(c, (size_t)p->lane_count * bits_words(limits->peers_max), sizeof *busy);
     for (uint32_t i = 0; c->base != NULL && i < p->lane_count; i++) {
-        p->lanes[i].busy = busy + i * post_words(limits->peers_max);
+        p->lanes[i].busy = busy + (size_t)i * bits_words(limits->peers_max);
     }
     p->queues = carve_array(c, pairs, sizeof *p->queues);
     p->links = carve_array(c, pairs * config->rails, sizeof *p->links);
@@ -940,7 +941,7 @@ int hlg_prefill_next(struct hlg_prefill *p, uint32_t lane, unsigned kinds,
 
 hlg_time hlg_prefill_deadline(const struct hlg_prefill *p)
 {
-    return hlg_min_time(p->sessions.deadline, timers_next(&p->timers));
+    return hlg_min_time(timers_next(&p->sessions.due), timers_next(&p->timers));
 }
 
 uint32_t hlg_prefill_open(const struct hlg_prefill *p)

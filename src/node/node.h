@@ -10,6 +10,7 @@
 #include "control.h"
 #include "ranks.h"
 
+#include <halage/exporter.h>
 #include <halage/messenger.h>
 #include <poll.h>
 
@@ -33,6 +34,7 @@ struct node {
     struct hlg_fabric *fabric;
     void *fabric_owned; /* a decorator of a planted fault; NULL: none */
     struct hlg_messenger *messenger;
+    struct hlg_exporter *exporter; /* NULL: none */
     char provider[16];
     char why[CONTROL_WHY_BYTES]; /* first sentence of the fabric, on its choice */
     /* Decode: chooses a token. Set before node_start(); prefill never samples. */

@@ -92,9 +92,17 @@ class World:
         self.key.touch(mode=0o600)
         self.key.write_bytes(subprocess.run([HALAGE, "key"], check=True, capture_output=True).stdout)
         self.nodes = []
+        self.trust = []    # options
         self.seen = set()  # every process that was ever found
         # Ranges of ports that no other run has: below the ephemeral ones, by the process number.
         self.data_port = 10000 + os.getpid() % 220 * 100
+
+    def make_key(self):
+        """All nodes from now on have one: without it they talk to their own host alone."""
+        path = pathlib.Path(self.directory.name) / "key"
+        path.touch(mode=0o600)
+        path.write_bytes(subprocess.run([HALAGE, "key"], check=True, capture_output=True).stdout)
+        self.trust = [f"--key-file={path}"]
 
     def left(self):
         return max(0.01, self.due - time.monotonic())
@@ -211,7 +219,7 @@ class Prefill(Node):
         words = ["prefill", f"--listen={host}:{port}", f"--provider={world.provider}",
                  f"--key-file={world.key}",
                  f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}", f"--seed={world.seed}",
-                 f"--data-port={world.data_port + 20 * number}", *MODEL]
+                 f"--data-port={world.data_port + 20 * number}", *MODEL, *world.trust]
         words += [f"--plant=stop:{stop}"] if stop else []
         words += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         super().__init__(world, title, words, netns)
@@ -251,7 +259,7 @@ class Decode(Node):
                  "--guard", f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}",
                  f"--data-port={world.data_port + 20 * (number - 8)}", f"--requests={requests}",
                  f"--json={self.json}", f"--seed={world.seed}", "--arrivals=trace",
-                 f"--trace={self._trace(world, title, requests, span)}", *MODEL]
+                 f"--trace={self._trace(world, title, requests, span)}", *MODEL, *world.trust]
         words += [f"--plant=stop:{stop}"] if stop else []
         words += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         super().__init__(world, title, words, netns)
@@ -276,6 +284,16 @@ class Decode(Node):
     def values(self):
         expect(self.json.exists(), f"{self.title} wrote no results\n{self.text()}")
         return json.loads(self.json.read_text())
+
+    def crashed_in_provider(self):
+        """tcp;ofi_rxm of libfabric 1.17 follows a null pointer when an endpoint is closed into which a write has
+        come in part (docs/transport.md). Returns whether that ended the node, and waits for its end then."""
+        known = self.world.provider == "tcp;ofi_rxm" and self.wait_end() == 1 and \
+            "was killed by signal 11" in self.text()
+        if known:
+            print("#  the decode node crashed inside tcp;ofi_rxm, as is known of it", flush=True)
+            expect(self.values()["mismatched"] == 0, f"{self.title}: wrong tokens\n{self.text()}")
+        return known
 
     def expect_verified(self):
         """It ends well: every token right, every page back, no byte where none was asked for."""
