@@ -651,11 +651,8 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
 
 /* Whose window an immediate came out of, or HLG_NONE. FENCED may overtake the immediates of writes that
  * it vouches for, so that their slot is closed, or another's already. */
-static uint32_t credited_peer(const struct hlg_decode *d, const struct hlg_event_imm *e)
+static uint32_t credited_peer(const struct hlg_decode *d, const struct sender *sender)
 {
-    const struct sender *sender =
-        slots_sender(&d->slots, hlg_imm_slot(e->imm), hlg_imm_generation(e->imm));
-
     if (sender == NULL || sender->serial == 0) {
         return HLG_NONE;
     }
@@ -664,14 +661,19 @@ static uint32_t credited_peer(const struct hlg_decode *d, const struct hlg_event
 
 static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
 {
-    uint32_t peer = credited_peer(d, e);
+    struct sender *sender =
+        slots_sender(&d->slots, hlg_imm_slot(e->imm), hlg_imm_generation(e->imm));
+    uint32_t peer = credited_peer(d, sender);
 
     if (peer == HLG_NONE || d->sessions.peers[peer].domain != e->domain) {
         return;
     }
+    /* One that comes again, after its request was whole, took nothing out of the window. */
+    uint64_t credited = hlg_min_u64(e->immediates, sender->owed);
     HLG_ASSERT(e->rail < d->config.rails && e->lane < d->rails / d->config.rails);
     struct taken *taken = &d->taken[peer * d->rails + e->lane * d->config.rails + e->rail];
-    taken->pieces += e->immediates;
+    sender->owed -= credited;
+    taken->pieces += credited;
     if (taken->pieces - taken->told >= d->config.limits.window_pieces / 2 &&
         !d->credit_waits[peer] && sessions_up(&d->sessions, peer)) {
         d->credit_waits[peer] = true;

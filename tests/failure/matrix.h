@@ -45,7 +45,7 @@ struct fault {
     bool split;     /* two sources */
     bool timed;     /* strikes by the request's TTL */
     bool writes; /* the others go on when the watched request is over: the next write is its own */
-    bool warm;   /* every slot has been used before */
+    bool warm;   /* every slot has been used before, and credit flows */
     uint32_t from; /* the first phase where it can be, and why not before */
     const char *before;
     uint32_t limit; /* the first after `from` where it cannot be any more, and why; 0: none */
