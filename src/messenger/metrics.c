@@ -132,7 +132,12 @@ void metrics_note(struct metrics *x, const struct hlg_note *note)
         x->bad[METRICS_BAD_PIECES]++;
         break;
     case HLG_NOTE_CREDIT_BACKWARD:
+    case HLG_NOTE_GRANT_BACKWARD:
         x->bad[METRICS_BAD_CREDIT]++;
+        break;
+    case HLG_NOTE_GRANT_EXCEEDED:
+        /* Noted at each power of two, with the sum so far: these are the ones since the last. */
+        x->bad[METRICS_BAD_GRANT] += note->b - note->b / 2;
         break;
     case HLG_NOTE_FENCE_TIMEOUT:
         x->fence_timeouts++;
