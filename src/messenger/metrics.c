@@ -135,10 +135,6 @@ void metrics_note(struct metrics *x, const struct hlg_note *note)
     case HLG_NOTE_GRANT_BACKWARD:
         x->bad[METRICS_BAD_CREDIT]++;
         break;
-    case HLG_NOTE_GRANT_EXCEEDED:
-        /* Noted at each power of two, with the sum so far: these are the ones since the last. */
-        x->bad[METRICS_BAD_GRANT] += note->b - note->b / 2;
-        break;
     case HLG_NOTE_FENCE_TIMEOUT:
         x->fence_timeouts++;
         break;

@@ -31,7 +31,6 @@ enum metrics_bad {
     METRICS_BAD_FOREIGN,        /* an answer that names another run of the peer */
     METRICS_BAD_PIECES,         /* the two sides count differently */
     METRICS_BAD_CREDIT,         /* more than was used, or less than before */
-    METRICS_BAD_GRANT,          /* a request beyond what was granted */
     METRICS_BADS,
 };
 
