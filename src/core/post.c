@@ -252,7 +252,7 @@ static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
         .target_lane = hlg_layout_lane(&peer->plan.target, r->target_pool, slice->target_rank),
         .layer = cursor_layer(cursor, &peer->plan, rank),
         .imm = hlg_imm_make(r->slot, r->generation, 0),
-        .forward = chunk->forward == HLG_NONE ? 0 : p->layers.forwards[chunk->forward].number,
+        .forward = chunk->number,
         .slice = slice,
         .source_pages = &block->source[at],
         .target_pages = &block->target[at],

@@ -148,7 +148,7 @@ struct hlg_prefill {
     struct link *links;                        /* [lanes][peers_max][rails] */
     struct window *windows;                    /* [peers_max][HLG_RANKS_MAX][rails_max] */
     const struct hlg_request_message *message; /* of a REQUESTED notice not yet pulled */
-    struct hlg_busy busy; /* writes begun and not over */
+    struct hlg_busy busy;                      /* writes begun and not over */
     struct hlg_prefill_stats stats;
 };
 

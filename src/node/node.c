@@ -459,7 +459,10 @@ int node_wait(struct node *node)
     } while (ready < 0 && errno == EINTR);
     HLG_ASSERT(ready >= 0);
     if (node->signals >= 0 && read(node->signals, &signal, sizeof signal) == sizeof signal) {
-        node->interrupted = true;
+        const bool gently = signal.ssi_signo == SIGTERM && node->role == HLG_ROLE_PREFILL &&
+                            node->options.control < 0 && !node->draining;
+        node->draining = node->draining || gently;
+        node->interrupted = node->interrupted || !gently;
     }
     for (uint32_t i = 0; i < ranks_lanes(node->ranks); i++) {
         const struct pollfd *fd = &node->fds[3 + node->layout.pools + i];

@@ -43,6 +43,7 @@ struct node {
     _Atomic uint32_t plant_reached; /* of a planted stop: times that its step was reached */
     int signals;                    /* signalfd; -1: signals are the starter's business */
     bool interrupted;
+    bool draining;  /* prefill, alone: SIGTERM came; the next signal interrupts */
     bool stop;      /* the starter asked for it, or is gone */
     bool abandoned; /* the starter is gone */
     bool retry;     /* a queue was full: look again soon */

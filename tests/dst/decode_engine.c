@@ -276,7 +276,8 @@ static void submit(struct node *n, uint32_t set)
         }
         return;
     }
-    if (error == -HLG_EINVAL || error == -HLG_EOWNED) {
+    bool freed = w->what.plant == PLANT_TARGET_FREED || w->what.plant == PLANT_CONTEXT_FREED;
+    if (error == -HLG_EINVAL || (error == -HLG_EOWNED && !freed)) {
         world_break(w, CHECK_CALL, "a sound SUBMIT was refused", (uint64_t)(-error), job->uid);
     }
     give_pages(n, job);

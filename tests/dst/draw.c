@@ -178,6 +178,7 @@ static void draw_ways(struct world *w)
     for (uint32_t i = 0; i < sizeof kinds_of_worlds / sizeof kinds_of_worlds[0]; i++) {
         w->drawn |= chance(w, kinds_of_worlds[i].ppm) ? STORM_KIND(kinds_of_worlds[i].kind) : 0;
     }
+    w->drawn |= plant_kinds(w->what.plant);
     w->below = chance(w, 600000);
     w->on = w->drawn & ~w->what.without;
 }
@@ -218,7 +219,11 @@ static bool make_loop(struct world *w, uint32_t lanes)
     config.peers_max = draw_peers_max(w, lanes);
     config.regions_max = 2; /* one for the decorator's copies */
     config.pieces_max = 16 + draw(w, 256);
-    config.cq_depth = 64u << draw(w, 4);
+    config.cq_depth = 32u << draw(w, 4);
+    if (w->what.plant == PLANT_WIDE_WINDOW) {
+        config.pieces_max = 256;
+        config.cq_depth = 32;
+    }
     config.channels_max = 128;
     config.frames_max = 4 + draw(w, 60);
     config.room_bytes = 1u << 17;

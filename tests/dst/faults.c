@@ -124,7 +124,7 @@ static bool make_decorator(struct world *w, uint32_t lanes)
     config.held_max = 256;
     config.late_bytes_max = 256;
     config.frames_max = 64;
-    config.channels_max = 256;
+    config.channels_max = 128;
     config.message_bytes_max = 1u << 16;
     return hlg_fault_create(&config, &w->fault) == 0;
 }

@@ -57,6 +57,7 @@ static const char *const checker_names[CHECKER_COUNT] = {
 struct plant_text {
     const char *name;
     enum storm_checker checker;
+    storm_kinds kinds; /* without which it has no chance */
 };
 
 static const struct plant_text plants[PLANT_COUNT] = {
@@ -76,15 +77,17 @@ static const struct plant_text plants[PLANT_COUNT] = {
     [PLANT_NO_END] = {"no-end", CHECK_REST},
     [PLANT_ENDPOINT_LEAK] = {"endpoint-leak", CHECK_BOUND},
     [PLANT_WIDE_WINDOW] = {"wide-window", CHECK_WINDOW},
-    [PLANT_POISON_REUSED] = {"poison-reused", CHECK_CALL},
-    [PLANT_ONE_MODEL] = {"one-model", CHECK_PEER},
-    [PLANT_NO_DRAIN] = {"no-drain", CHECK_PEER},
+    [PLANT_POISON_REUSED] = {"poison-reused", CHECK_CALL, STORM_KIND(KIND_CLOSE_FAILS)},
+    [PLANT_ONE_MODEL] = {"one-model", CHECK_PEER, STORM_KIND(KIND_VERSION)},
+    [PLANT_NO_DRAIN] = {"no-drain", CHECK_PEER, STORM_KIND(KIND_DRAIN)},
     [PLANT_DONE_LOST] = {"done-lost", CHECK_LIVE},
     [PLANT_DEAF] = {"deaf", CHECK_PROBE},
     [PLANT_RANDOM] = {"random", CHECK_REPEAT},
     [PLANT_MEMORY_LEAK] = {"memory-leak", CHECK_MEMORY},
     [PLANT_ABORT] = {"abort", CHECK_MACHINES},
-    [PLANT_OLD_KEYS] = {"old-keys", CHECK_OWNER},
+    [PLANT_OLD_KEYS] = {"old-keys", CHECK_TARGET,
+                        STORM_KIND(KIND_PARTITION) | STORM_KIND(KIND_KILL) |
+                            STORM_KIND(KIND_DISCONNECT)},
 };
 
 const char *kind_name(uint32_t kind)
@@ -109,6 +112,12 @@ enum storm_checker plant_checker(uint32_t plant)
 {
     HLG_ASSERT(plant < PLANT_COUNT);
     return plants[plant].checker;
+}
+
+storm_kinds plant_kinds(uint32_t plant)
+{
+    HLG_ASSERT(plant < PLANT_COUNT);
+    return plants[plant].kinds;
 }
 
 int plant_parse(const char *text, uint32_t *plant)

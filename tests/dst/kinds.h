@@ -121,6 +121,8 @@ enum storm_plant {
 const char *plant_name(uint32_t plant);
 /* The checker that must see a plant. */
 enum storm_checker plant_checker(uint32_t plant);
+/* Kinds that are on in all its worlds: without them it could do no harm. */
+storm_kinds plant_kinds(uint32_t plant);
 /* By name or number. Returns 0 or -HLG_EINVAL. */
 int plant_parse(const char *text, uint32_t *plant);
 

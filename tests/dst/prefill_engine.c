@@ -479,7 +479,7 @@ hlg_time prefill_next(const struct node *n)
     bool work = has_work(n);
 
     for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
-        if (n->jobs[i].used && !n->jobs[i].stopping) {
+        if (n->jobs[i].admitted && !n->jobs[i].stopping) {
             next = hlg_min_time(next, n->jobs[i].give_up_at);
         }
     }

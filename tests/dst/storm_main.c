@@ -246,8 +246,9 @@ static bool hear_planted(struct telling *t, const struct outcome *out)
     t->failed++;
     if (out->broken != plant_checker(out->what.plant)) {
         t->other++;
-        printf("seed %llu: another checker noticed, %s: %s\n", (unsigned long long)out->what.seed,
-               checker_name(out->broken), out->text);
+        printf("seed %llu: another checker noticed, %s: %s (%llu, %llu)\n",
+               (unsigned long long)out->what.seed, checker_name(out->broken), out->text,
+               (unsigned long long)out->a, (unsigned long long)out->b);
         return true;
     }
     t->noticed++;

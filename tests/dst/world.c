@@ -97,9 +97,11 @@ static void tell_open(struct world *w, hlg_time now)
             world_tell(w, n, "is dead");
             continue;
         }
-        world_tell(w, n, "jobs %u open %u, wants time in %lld ns, engine in %lld", jobs,
-                   hlg_pump_open(n->pump), (long long)(hlg_pump_deadline(n->pump) - now),
-                   (long long)((n->decode ? decode_next(n) : prefill_next(n)) - now));
+        world_tell(w, n, "jobs %u open %u frozen %d, pump in %lld ns, engine in %lld, life in %lld",
+                   jobs, hlg_pump_open(n->pump), life_is_frozen(n),
+                   (long long)(pump_next(n, now) - now),
+                   (long long)((n->decode ? decode_next(n) : prefill_next(n)) - now),
+                   (long long)(life_next(w, n) - now));
         for (uint32_t k = 0; n->decode && k < w->prefillers; k++) {
             world_tell(w, n, "peer %u %d up %d dials in %lld", k, (int)n->peer_of[k], n->peer_up[k],
                        (long long)(n->dial_at[k] - now));

@@ -236,6 +236,15 @@ class Nodes(unittest.TestCase):
         self.assertIn("is up", end.err)
         self.assertIn("interrupted; ", end.err)
 
+    def test_a_prefill_node_drains(self):
+        """SIGTERM lets what was taken end; the node then ends well and says so. A decode node is told."""
+        prefill, port = self.prefill()
+        self.assertEqual(self.decode(port).status, demo.DONE)
+        prefill.process.send_signal(signal.SIGTERM)
+        end = prefill.finish()
+        self.assertEqual(end.status, demo.DONE, end)
+        self.assertRegex(end.err, r"draining: [^\n]*\n.*drained; [0-9]+ requests sent, 0 stopped")
+
     def test_prompts_of_one_token_are_not_sent(self):
         """They need no prefill node, and its last line says so: 5 verified there, 3 sent here."""
         prefill, port = self.prefill()

@@ -92,17 +92,9 @@ class World:
         self.key.touch(mode=0o600)
         self.key.write_bytes(subprocess.run([HALAGE, "key"], check=True, capture_output=True).stdout)
         self.nodes = []
-        self.trust = []    # options
         self.seen = set()  # every process that was ever found
         # Ranges of ports that no other run has: below the ephemeral ones, by the process number.
         self.data_port = 10000 + os.getpid() % 220 * 100
-
-    def make_key(self):
-        """All nodes from now on have one: without it they talk to their own host alone."""
-        path = pathlib.Path(self.directory.name) / "key"
-        path.touch(mode=0o600)
-        path.write_bytes(subprocess.run([HALAGE, "key"], check=True, capture_output=True).stdout)
-        self.trust = [f"--key-file={path}"]
 
     def left(self):
         return max(0.01, self.due - time.monotonic())
@@ -219,7 +211,7 @@ class Prefill(Node):
         words = ["prefill", f"--listen={host}:{port}", f"--provider={world.provider}",
                  f"--key-file={world.key}",
                  f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}", f"--seed={world.seed}",
-                 f"--data-port={world.data_port + 20 * number}", *MODEL, *world.trust]
+                 f"--data-port={world.data_port + 20 * number}", *MODEL]
         words += [f"--plant=stop:{stop}"] if stop else []
         words += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         super().__init__(world, title, words, netns)
@@ -259,7 +251,7 @@ class Decode(Node):
                  "--guard", f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}",
                  f"--data-port={world.data_port + 20 * (number - 8)}", f"--requests={requests}",
                  f"--json={self.json}", f"--seed={world.seed}", "--arrivals=trace",
-                 f"--trace={self._trace(world, title, requests, span)}", *MODEL, *world.trust]
+                 f"--trace={self._trace(world, title, requests, span)}", *MODEL]
         words += [f"--plant=stop:{stop}"] if stop else []
         words += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         super().__init__(world, title, words, netns)

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #define MESSAGE_BYTES 65536u
+#define PROMPT_BYTES  1024u
 #define TURNS_MAX     100000u
 
 void hostile_layout(struct hlg_layout *layout)
@@ -190,7 +191,8 @@ static void take_notice(void *context, const struct hlg_notice *notice)
 
     assert_true(notice->kind < HOSTILE_NOTICES);
     n->notices[notice->kind]++;
-    if (notice->kind == HLG_NOTICE_REQUESTED && !n->deaf && wanted_count < 256) {
+    const bool answer = !n->deaf && (!n->deaf_to_peer || notice->peer == n->world->decoder);
+    if (notice->kind == HLG_NOTICE_REQUESTED && answer && wanted_count < 256) {
         wanted[wanted_count++] =
             (struct wanted){.notice = *notice, .tokens = notice->message->tokens};
     }
@@ -242,7 +244,7 @@ static void make_limits(struct hlg_limits *limits)
     limits->lanes_max = 2;
     limits->rails_max = 2;
     limits->slices_max = 64;
-    limits->prompt_bytes_max = 1024;
+    limits->prompt_bytes_max = PROMPT_BYTES;
     limits->message_bytes_max = MESSAGE_BYTES;
     limits->blocks_max = 64;
     limits->ops_max = 64;
@@ -347,9 +349,8 @@ static void make_base_hello(struct hostile_world *w, struct hlg_message *message
                                     .hello = {.protocol_min = HLG_PROTOCOL_MIN,
                                               .protocol_max = HLG_PROTOCOL_MAX,
                                               .window_pieces = 1024,
-                                              .message_bytes_max = 1u << 20,
-                                              .prompt_bytes_max = 1u << 16,
-                                              .grant = {64, 4096, 1u << 20},
+                                              .message_bytes_max = MESSAGE_BYTES,
+                                              .prompt_bytes_max = PROMPT_BYTES,
                                               .node = 0xbadbadbadbadbadull,
                                               .incarnation = 0x5a5a5a5a5a5aull,
                                               .session = 1,
@@ -368,6 +369,9 @@ void hostile_hello(struct hostile_world *w, uint32_t node, struct hlg_message *m
         message->hello.keys = &w->key;
         message->hello.place_count = HOSTILE_PLACES;
         message->hello.places = w->places;
+    } else {
+        message->hello.grant =
+            (struct hlg_load){.requests = 16, .pages = 4096, .prompt_bytes = 1u << 20};
     }
 }
 

@@ -52,6 +52,7 @@ struct hostile_node {
     hlg_handle admitted[HOSTILE_TICKETS];             /* 0: free */
     uint32_t sources[HOSTILE_TICKETS][HOSTILE_PAGES]; /* their pages, then HLG_NONE */
     bool deaf;                                        /* the engine answers no request */
+    bool deaf_to_peer;                                /* none of the peer */
 };
 
 struct hostile_world {

@@ -401,28 +401,37 @@ static void requests_get_their_own_pages_only(void **state)
     assert_true(w->landings[PEER] > 0); /* the good ones */
 }
 
-/* More than there is room for: refused one by one; the requests of others go on. */
+/* A thousand requests of a peer that heeds no grant, and stays. What is beyond its grant or its share is refused
+ * one by one; others are served all the while. */
 static void a_flood_of_requests_leaves_room_for_others(void **state)
 {
     struct hostile_world *w = *state;
     struct hlg_message message;
 
     hostile_join(w, PREFILL);
-    (void)hostile_submit(w, 30);
-    hostile_settle(w, SETTLED);
-    w->nodes[PREFILL].deaf = true; /* what the peer asks for stays open */
-    for (uint32_t i = 0; i < 1000 && w->channel != NULL; i++) {
+    w->nodes[PREFILL].deaf_to_peer = true; /* what it asks for stays open */
+    for (uint32_t i = 0; i < 1000; i++) {
         hostile_request(i + 1, 5, &message);
-        (void)hostile_say(w, &message);
+        assert_true(hostile_say(w, &message));
         hostile_settle(w, 64);
+        if (i % 100 == 50) {
+            (void)hostile_submit(w, 30);
+            hostile_finish(w);
+        }
     }
-    w->nodes[PREFILL].deaf = false;
-    assert_true(hlg_pump_open(w->nodes[PREFILL].pump) <= 16);
-    assert_true(w->nodes[PREFILL].notices[HLG_NOTICE_REQUESTED] <= 1 + 16);
-    hostile_hang_up(w);
-    hostile_settle(w, SETTLED);
-    (void)hostile_submit(w, 30);
-    hostile_finish(w);
+    assert_true(hostile_connected(w));
+    const uint32_t open = hlg_pump_open(w->nodes[PREFILL].pump);
+    print_message("%u of 16 requests are the peer's, %u were rejected\n", open,
+                  (unsigned)w->answers[HLG_MESSAGE_REJECT]);
+    assert_true(open > 0 && open < 16);
+    assert_int_equal(w->answers[HLG_MESSAGE_REJECT], 1000 - open);
+    assert_true(w->nodes[PREFILL].notes[HLG_NOTE_GRANT_EXCEEDED] > 0);
+    for (uint32_t i = 0; i < 4; i++) { /* two at a time: the share that is kept for it */
+        (void)hostile_submit(w, 30);
+        (void)hostile_submit(w, 30);
+        hostile_finish(w);
+    }
+    assert_int_equal(w->nodes[DECODE].ready, 18);
 }
 
 /* ---- Messages on what is not the peer's ---- */

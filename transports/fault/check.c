@@ -35,7 +35,7 @@ static hlg_time endpoint_deadline(const struct endpoint *e, hlg_time now)
     for (uint32_t index = 0; index < e->imm_count; index++) {
         due = hlg_min_time(due, e->imms[index].due);
     }
-    for (uint32_t row = 0; row < e->fault->config.peers_max; row++) {
+    for (uint32_t row = 0; e->refused && row < e->fault->config.peers_max; row++) {
         due = hlg_min_time(due, fault_peer_stall(e, &e->peers[row]));
     }
     return due;

@@ -133,6 +133,7 @@ struct endpoint {
     uint32_t rail;
     uint8_t address[HLG_ADDRESS_BYTES_MAX];
     uint32_t address_bytes; /* 0: nobody asked for it */
+    bool refused;           /* some peer may be: its refused_since is looked at */
     uint32_t unpolled;      /* pieces taken and not yet told to be over */
     bool muted;             /* below is open, though our close was called */
     int close_status;
@@ -242,6 +243,8 @@ extern const struct hlg_transport_ops fault_endpoint_ops;
 int fault_endpoint_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
                         struct hlg_transport **out);
 void fault_endpoint_kill(struct endpoint *e);
+/* The process that it was of is over, and so is what a close that failed had left open. */
+void fault_endpoint_bury(struct endpoint *e);
 /* Give a zombie's endpoint below back. */
 void fault_endpoint_reap(struct endpoint *e);
 

@@ -163,13 +163,17 @@ static void poll_below(struct endpoint *e, hlg_time now, struct output *out)
 
 static void take_downs(struct endpoint *e, hlg_time now, struct output *out)
 {
-    for (uint32_t row = 0; row < e->fault->config.peers_max; row++) {
+    bool refused = false;
+
+    for (uint32_t row = 0; e->refused && row < e->fault->config.peers_max; row++) {
+        refused = refused || e->peers[row].refused_since != HLG_TIME_NEVER;
         if (out->count < out->capacity && now >= fault_peer_stall(e, &e->peers[row])) {
             e->peers[row].down_told = true;
             out->events[out->count++] =
                 (struct hlg_transport_event){.kind = HLG_TRANSPORT_PEER_DOWN, .peer = row};
         }
     }
+    e->refused = refused;
 }
 
 int fault_endpoint_poll(struct hlg_transport *t, struct hlg_transport_event *events,

@@ -21,8 +21,9 @@ hlg_time fault_peer_stall(const struct endpoint *e, const struct peer *peer)
 }
 
 /* A refusal that follows the last one by more than stall_ns says nothing of the time between. */
-static void refuse(const struct endpoint *e, struct peer *peer, hlg_time now)
+static void refuse(struct endpoint *e, struct peer *peer, hlg_time now)
 {
+    e->refused = true;
     if (peer->refused_since == HLG_TIME_NEVER || now - peer->refused_last > e->caps.stall_ns) {
         peer->refused_since = now;
     }
