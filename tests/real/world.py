@@ -29,8 +29,9 @@ ASLEEP = 2.5 * LEASE  # longer than any lease
 LIMIT = 15.0          # of a whole run
 # Sanitizers take five to ten times as long: fewer requests then, over the same time.
 SANITIZED = BIN.parent.name in ("asan", "tsan")
-# A small model: what is tested is the messenger, and a sanitizer makes all of it slow.
-MODEL = ["--layers=3", "--hidden=32", "--kv-heads=2"]
+# A small model: what is tested is the messenger, and a sanitizer makes all of it slow. Few pages, so that each is
+# given to many.
+MODEL = ["--layers=3", "--hidden=32", "--kv-heads=2", "--pages=80"]
 
 
 class Failure(Exception):
