@@ -17,6 +17,18 @@ if(HALAGE_TESTS)
     halage_find_module(cmocka)
 endif()
 
+# libmicrohttpd is optional: only src/exporter needs it.
+set(HALAGE_EXPORTER OFF)
+if(HALAGE_METRICS_HTTP)
+    pkg_check_modules(HALAGE_libmicrohttpd QUIET IMPORTED_TARGET GLOBAL libmicrohttpd>=0.9.71)
+    if(HALAGE_libmicrohttpd_FOUND)
+        add_library(halage::libmicrohttpd ALIAS PkgConfig::HALAGE_libmicrohttpd)
+        set(HALAGE_EXPORTER ON)
+    else()
+        message(STATUS "no /metrics over HTTP: libmicrohttpd is missing: run tools/setup")
+    endif()
+endif()
+
 # SimGrid is optional: only transports/simgrid needs it, and C++ for its one file.
 include(CheckLanguage)
 pkg_check_modules(HALAGE_simgrid QUIET IMPORTED_TARGET GLOBAL simgrid>=3.32)

@@ -2,6 +2,7 @@
 #define _GNU_SOURCE /* strtok_r() */
 #include "scenario.h"
 #include "scenario_file.h"
+#include "yaml_file.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -245,6 +246,7 @@ int sim_scenario_read(struct sim_scenario *scenario, const char *path, const cha
     sim_file_free(&chain);
     if (result < 0) {
         sim_scenario_fini(scenario);
+        yaml_file_one_line(text);
     }
     return result;
 }

@@ -1,6 +1,7 @@
 /* Grids of overrides. */
 #define _GNU_SOURCE /* strdup() */
 #include "scenario_file.h"
+#include "yaml_file.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -245,6 +246,7 @@ int sim_scenario_sweep(const char *path, struct sim_sweep *sweep, char *text, si
     }
     if (result < 0) {
         sim_sweep_fini(&read);
+        yaml_file_one_line(text);
         return result;
     }
     *sweep = read;

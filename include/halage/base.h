@@ -139,6 +139,11 @@ static inline uint64_t hlg_min_u64(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+static inline uint64_t hlg_max_u64(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
 static inline hlg_time hlg_min_time(hlg_time a, hlg_time b)
 {
     return a < b ? a : b;

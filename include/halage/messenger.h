@@ -159,6 +159,9 @@ int hlg_messenger_disconnect(struct hlg_messenger *m, hlg_peer peer);
 
 /* ---- Requests: decode ---- */
 
+/* Time to live of a request that its submit does not bound. */
+#define HLG_TTL_DEFAULT_NS (300 * HLG_NS_PER_S)
+
 struct hlg_submit {
     size_t size;
     uint32_t source_count;           /* prefill nodes that will write, 1..limits.sources_max */
@@ -167,13 +170,18 @@ struct hlg_submit {
     uint32_t tokens; /* of the prompt, >= 1; tokens - 1 are prefilled */
     uint32_t id_bytes;
     uint32_t prompt_bytes;
-    hlg_time ttl_ns;    /* FAILED(deadline) after that */
+    hlg_time ttl_ns;    /* FAILED(deadline) after that; 0: HLG_TTL_DEFAULT_NS. Never endless */
     const void *id;     /* [id_bytes] the engine's own name of the request; copied */
     const void *prompt; /* [prompt_bytes] opaque; copied */
     /* Pages to fill, from position `first` on; copied. They are the library's until READY or RETURNED
        (POISONED: for ever). From READY on the engine reads and writes them, but may name them in another
        submit only after release. */
     struct hlg_page_list groups[HLG_GROUPS_MAX];
+    /* Not before: the REQUEST goes when *not_before >= not_before_value, say a counter that the device
+       stamps when it has read the pages for the last time; NULL: at once. Read with acquire order; must
+       stay mapped until the last report. Peers, pages and grant are looked at only then. */
+    const _Atomic uint64_t *not_before;
+    uint64_t not_before_value;
 };
 
 /*
@@ -250,7 +258,8 @@ int hlg_messenger_forward_end(struct hlg_messenger *m, uint32_t forward);
 /* A forward pass is given up: its requests stop (preempted). */
 int hlg_messenger_forward_abort(struct hlg_messenger *m, uint32_t forward);
 
-/* Take no new requests: decoders are told. Not undone. */
+/* Take no new requests: decoders are told. Not undone. Report HLG_REPORT_DRAINED follows, once, when all that
+ * was accepted is over. */
 int hlg_messenger_drain(struct hlg_messenger *m);
 
 /* ---- Reports ---- */
@@ -258,7 +267,8 @@ int hlg_messenger_drain(struct hlg_messenger *m);
 /* Kinds are those of enum hlg_notice_kind (action.h), and: */
 enum hlg_report_kind {
     HLG_REPORT_REFUSED =
-        64, /* the core refused a command: `command` and `error` say which and why */
+        64,             /* the core refused a command: `command` and `error` say which and why */
+    HLG_REPORT_DRAINED, /* prefill, after drain: no request is open, and none will be */
 };
 
 enum hlg_command_kind {
@@ -369,8 +379,8 @@ int hlg_messenger_stats(struct hlg_messenger *m, struct hlg_messenger_stats *sta
 
 /*
  * All that is measured, in Prometheus' text format (version 0.0.4); docs/metrics.md lists the names. As
- * old as the stats. Labels are few and fixed: none names a peer or a request. Some 20 KB; some 100 us of
- * the calling thread, of which the core thread can wait for a copy of 5 KB alone.
+ * old as the stats. Labels are few and fixed: none names a peer or a request. Some 30 KB; half a
+ * millisecond of the calling thread, of which the core thread can wait for a copy of 4 KB alone.
  *
  * text   [bytes] filled with as much as fits, ended with 0; may be NULL with 0 bytes
  *

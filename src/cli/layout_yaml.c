@@ -287,5 +287,8 @@ int layout_yaml_read(const char *file, struct hlg_layout *layout, char *error, s
     }
     const int result = layout_yaml_convert(raw, file, layout, error, capacity);
     yaml_file_free(&layout_schema, raw);
+    if (result < 0) {
+        yaml_file_one_line(error);
+    }
     return result;
 }

@@ -354,6 +354,11 @@ static void take_frame(struct traffic *t, struct member *member, size_t bytes)
     case CONTROL_STATS:
         member->stats = *(const struct control_stats *)frame;
         member->has_stats = true;
+        if (member->stats.pages_touched > 0) {
+            t->node_failed = true;
+            summary_say(t, "%s: bytes landed in %" PRIu64 " pages that nobody had asked for",
+                        member->title, member->stats.pages_touched);
+        }
         break;
     default: /* of a node of another build */
         hlg_unreachable();

@@ -202,3 +202,12 @@ void yaml_file_free(const cyaml_schema_value_t *schema, void *data)
     const cyaml_config_t config = make_config(&report);
     (void)cyaml_free(&config, schema, data, 0); /* it can only refuse bad arguments */
 }
+
+void yaml_file_one_line(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if ((unsigned char)*text < ' ' || *text == 0x7f) {
+            *text = ' ';
+        }
+    }
+}

@@ -30,6 +30,9 @@ int yaml_file_load(const char *file, const cyaml_schema_value_t *schema, void **
  */
 uint32_t yaml_file_line(const char *file, const char *path);
 
+/* Put spaces for control characters that a value brought into a sentence, so that it stays one line. */
+void yaml_file_one_line(char *text);
+
 void yaml_file_free(const cyaml_schema_value_t *schema, void *data);
 
 #endif

@@ -27,6 +27,7 @@ struct page_span chunk_pages(uint32_t page_tokens, uint32_t token_begin, uint32_
 struct chunk {
     uint32_t request; /* HLG_NONE: unused */
     uint32_t forward; /* index in struct layers, or HLG_NONE: its pages are valid already */
+    uint32_t number;  /* of that forward; 0: cached pages */
     bool last;
     uint32_t cursors; /* of its ranks, not yet at their end */
     uint32_t next;    /* of the same request, or of the free list */

@@ -651,11 +651,8 @@ static int on_submit(struct hlg_decode *d, const struct hlg_event_submit *e)
 
 /* Whose window an immediate came out of, or HLG_NONE. FENCED may overtake the immediates of writes that
  * it vouches for, so that their slot is closed, or another's already. */
-static uint32_t credited_peer(const struct hlg_decode *d, const struct hlg_event_imm *e)
+static uint32_t credited_peer(const struct hlg_decode *d, const struct sender *sender)
 {
-    const struct sender *sender =
-        slots_sender(&d->slots, hlg_imm_slot(e->imm), hlg_imm_generation(e->imm));
-
     if (sender == NULL || sender->serial == 0) {
         return HLG_NONE;
     }
@@ -664,14 +661,19 @@ static uint32_t credited_peer(const struct hlg_decode *d, const struct hlg_event
 
 static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
 {
-    uint32_t peer = credited_peer(d, e);
+    struct sender *sender =
+        slots_sender(&d->slots, hlg_imm_slot(e->imm), hlg_imm_generation(e->imm));
+    uint32_t peer = credited_peer(d, sender);
 
-    if (peer == HLG_NONE) {
+    if (peer == HLG_NONE || d->sessions.peers[peer].domain != e->domain) {
         return;
     }
+    /* One that comes again, after its request was whole, took nothing out of the window. */
+    uint64_t credited = hlg_min_u64(e->immediates, sender->owed);
     HLG_ASSERT(e->rail < d->config.rails && e->lane < d->rails / d->config.rails);
     struct taken *taken = &d->taken[peer * d->rails + e->lane * d->config.rails + e->rail];
-    taken->pieces += e->immediates;
+    sender->owed -= credited;
+    taken->pieces += credited;
     if (taken->pieces - taken->told >= d->config.limits.window_pieces / 2 &&
         !d->credit_waits[peer] && sessions_up(&d->sessions, peer)) {
         d->credit_waits[peer] = true;
@@ -722,6 +724,17 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     }
 }
 
+/* Whether an immediate came over the fence domain of whoever writes for this slot. Others that hold keys can
+ * make a slot up, but only over their own domain's endpoints. */
+static bool came_home(const struct hlg_decode *d, const struct slot *slot,
+                      const struct hlg_event_imm *e)
+{
+    const struct session *session =
+        session_of(d, &d->requests[slot->request].sources[slot->source]);
+
+    return session == NULL || session->domain == e->domain;
+}
+
 static int on_imm(struct hlg_decode *d, const struct hlg_event_imm *e)
 {
     uint32_t index = hlg_imm_slot(e->imm);
@@ -737,6 +750,10 @@ static int on_imm(struct hlg_decode *d, const struct hlg_event_imm *e)
     struct slot *slot = &d->slots.slots[index];
     if (slot->state != SLOT_OPEN || slot->generation != hlg_imm_generation(e->imm)) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_STALE, HLG_NONE, e->imm, e->pieces, 0);
+        return 0;
+    }
+    if (!came_home(d, slot, e)) {
+        sessions_note(&d->sessions, HLG_NOTE_IMM_UNKNOWN, HLG_NONE, e->imm, e->pieces, 0);
         return 0;
     }
     if (e->pieces > 0) {
@@ -1133,7 +1150,7 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
 
 hlg_time hlg_decode_deadline(const struct hlg_decode *d)
 {
-    return hlg_min_time(d->sessions.deadline, timers_next(&d->timers));
+    return hlg_min_time(timers_next(&d->sessions.due), timers_next(&d->timers));
 }
 
 uint32_t hlg_decode_open(const struct hlg_decode *d)

@@ -71,17 +71,18 @@ uint32_t slots_open(struct slots *s, uint32_t request, uint16_t source, uint64_t
                           .number = number,
                           .expected = expected};
     slot->senders[generation % 2] = sender;
+    slot->senders[generation % 2].owed = expected;
     slot->senders[(generation + 1) % 2] = last;
     *head = index;
     return index;
 }
 
-const struct sender *slots_sender(const struct slots *s, uint32_t index, uint32_t generation)
+struct sender *slots_sender(struct slots *s, uint32_t index, uint32_t generation)
 {
     if (index >= s->capacity || !s->slots[index].used) {
         return NULL;
     }
-    const struct slot *slot = &s->slots[index];
+    struct slot *slot = &s->slots[index];
     uint32_t age = (slot->generation - generation) % HLG_GENERATIONS;
     return age < 2 ? &slot->senders[generation % 2] : NULL;
 }

@@ -20,6 +20,7 @@ enum slot_state {
 struct sender {
     uint32_t peer;
     uint64_t serial;
+    uint64_t owed; /* pieces of it that were not credited yet: no immediate comes out of it twice */
 };
 
 struct slot {
@@ -47,12 +48,12 @@ struct slots {
 };
 
 void slots_init(struct slots *s, struct carve *c, uint32_t capacity);
-/* Open a slot. Returns its number, or HLG_NONE when none is free. */
+/* Open a slot; its sender owes what is expected. Returns its number, or HLG_NONE when none is free. */
 uint32_t slots_open(struct slots *s, uint32_t request, uint16_t source, uint64_t number,
                     uint64_t expected, struct sender sender);
 /* Who sends the immediates of a slot's generation, this one or the last, though the slot may be closed
  * by now; NULL: not known. */
-const struct sender *slots_sender(const struct slots *s, uint32_t slot, uint32_t generation);
+struct sender *slots_sender(struct slots *s, uint32_t slot, uint32_t generation);
 /* Close it, with its pages: free again, or never again. */
 void slots_close(struct slots *s, uint32_t slot, bool poisoned);
 /* The open slot of a REQUEST's number, or HLG_NONE. */

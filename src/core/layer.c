@@ -127,7 +127,7 @@ bool layers_passed(const struct layers *l, uint32_t index)
     const struct forward *f = &l->forwards[index];
 
     HLG_ASSERT(index < l->forwards_max);
-    return f->number != 0 && f->chunks == 0 &&
+    return f->number != 0 && !f->ended &&
            memchr(&l->done[index * l->words], LAYERS_ALL, l->words) != NULL;
 }
 

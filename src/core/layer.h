@@ -47,7 +47,7 @@ void layers_hold(struct layers *l, uint32_t forward);
 void layers_drop(struct layers *l, uint32_t forward);
 /* Layers that are complete, as that word's ranks see it. HLG_NONE: no forward, all are. */
 uint32_t layers_done(const struct layers *l, uint32_t forward, uint32_t word);
-/* Whether a newer stamp has ended a forward on some word, and no chunk waits for it. */
+/* Whether a newer stamp has ended a forward on some word, and nobody has ended all of it yet. */
 bool layers_passed(const struct layers *l, uint32_t forward);
 void layers_check(const struct layers *l);
 

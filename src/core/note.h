@@ -24,12 +24,12 @@ enum hlg_note_code {
     HLG_NOTE_WRITE_FAILED,       /* a: number, b: pieces, c: negated error */
     HLG_NOTE_LAYER_UNANNOUNCED,  /* a: word, b: value */
     HLG_NOTE_IMM_STALE,          /* a: immediate, b: pieces; an old generation */
-    HLG_NOTE_IMM_UNKNOWN,        /* a: immediate, b: pieces; a slot never used */
-    HLG_NOTE_IMM_EARLY,          /* a: number, b: pieces; before its REQUEST was sent */
-    HLG_NOTE_IMM_EXCESS,         /* a: number, b: expected, c: counted */
-    HLG_NOTE_IMM_LATE,           /* a: number, b: pieces; after the request had failed */
-    HLG_NOTE_PIECES_DIFFER,      /* a: number, b: own count, c: peer's count */
-    HLG_NOTE_ANSWER_UNKNOWN,     /* a: kind, b: number; of a request that is over */
+    HLG_NOTE_IMM_UNKNOWN,     /* a: immediate, b: pieces; a slot never used, or of another domain */
+    HLG_NOTE_IMM_EARLY,       /* a: number, b: pieces; before its REQUEST was sent */
+    HLG_NOTE_IMM_EXCESS,      /* a: number, b: expected, c: counted */
+    HLG_NOTE_IMM_LATE,        /* a: number, b: pieces; after the request had failed */
+    HLG_NOTE_PIECES_DIFFER,   /* a: number, b: own count, c: peer's count */
+    HLG_NOTE_ANSWER_UNKNOWN,  /* a: kind, b: number; of a request that is over */
     HLG_NOTE_ANSWER_FOREIGN,  /* a: kind, b: number, c: incarnation; of another run of the peer */
     HLG_NOTE_FENCE_TIMEOUT,   /* a: number; the fence domain is closed instead */
     HLG_NOTE_PAGES_POISONED,  /* a: number, b: pages */

@@ -76,7 +76,7 @@ static void list_append(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uin
         p->cursors[q->tail].next = index;
     }
     q->tail = index;
-    p->lanes[lane].busy[peer / 64] |= 1ull << (peer % 64);
+    bits_set(p->lanes[lane].busy, peer);
 }
 
 static void list_remove(struct hlg_prefill *p, struct queue *q, uint32_t index)
@@ -252,7 +252,7 @@ static bool fill_op(struct hlg_prefill *p, struct op *op, uint32_t index)
         .target_lane = hlg_layout_lane(&peer->plan.target, r->target_pool, slice->target_rank),
         .layer = cursor_layer(cursor, &peer->plan, rank),
         .imm = hlg_imm_make(r->slot, r->generation, 0),
-        .forward = chunk->forward == HLG_NONE ? 0 : p->layers.forwards[chunk->forward].number,
+        .forward = chunk->number,
         .slice = slice,
         .source_pages = &block->source[at],
         .target_pages = &block->target[at],
@@ -367,32 +367,17 @@ static bool offer(struct hlg_prefill *p, uint32_t lane, uint32_t peer, uint32_t 
     return true;
 }
 
-/* The first busy peer from the one whose turn it is on, or HLG_NONE. */
-static uint32_t next_busy(const struct hlg_prefill *p, const struct lane *lane)
-{
-    const uint32_t words = (uint32_t)post_words(p->config.limits.peers_max);
-    const uint32_t first = lane->turn / 64;
-    uint64_t word = lane->busy[first] & (UINT64_MAX << (lane->turn % 64));
-
-    for (uint32_t i = 0; i <= words; i++) {
-        if (word != 0) {
-            return (first + i) % words * 64 + (uint32_t)__builtin_ctzll(word);
-        }
-        word = lane->busy[(first + i + 1) % words];
-    }
-    return HLG_NONE;
-}
-
 /* Nothing of a peer can be offered now: it is not busy if nothing is queued either. */
 static void rest(struct hlg_prefill *p, uint32_t index, uint32_t peer)
 {
     bool busy = queue_of(p, index, peer)->head != HLG_NONE;
 
     for (uint32_t rail = 0; !busy && rail < p->config.rails; rail++) {
-        busy = link_of(p, index, peer, rail)->op != HLG_NONE;
+        const struct link *link = link_of(p, index, peer, rail);
+        busy = link->op != HLG_NONE || link->parked; /* ROOM looks for those */
     }
     if (!busy) {
-        p->lanes[index].busy[peer / 64] &= ~(1ull << (peer % 64));
+        bits_clear(p->lanes[index].busy, peer);
     }
 }
 
@@ -405,9 +390,10 @@ int post_next(struct hlg_prefill *p, uint32_t index, struct hlg_action *action)
         return 0;
     }
     const uint32_t peers_max = p->config.limits.peers_max;
+    const uint32_t words = bits_words(peers_max);
     const uint32_t start = lane->turn;
     for (uint32_t looked = 0; looked < peers_max;) {
-        uint32_t peer = next_busy(p, lane);
+        uint32_t peer = bits_next(lane->busy, words, lane->turn);
         uint32_t ahead = peer == HLG_NONE ? peers_max : (peer + peers_max - start) % peers_max;
         if (peer == HLG_NONE || ahead < looked) {
             break; /* once round */
@@ -524,8 +510,12 @@ int post_room(struct hlg_prefill *p, uint32_t lane, uint32_t rail)
     if (lane >= p->lane_count || rail >= p->config.rails) {
         return -HLG_EINVAL;
     }
-    for (uint32_t peer = 0; peer < p->config.limits.peers_max; peer++) {
-        link_of(p, lane, peer, rail)->parked = false;
+    /* Only busy peers can be parked. */
+    for (uint32_t word = 0; word < bits_words(p->config.limits.peers_max); word++) {
+        for (uint64_t rest = p->lanes[lane].busy[word]; rest != 0; rest &= rest - 1) {
+            uint32_t peer = word * 64 + (uint32_t)__builtin_ctzll(rest);
+            link_of(p, lane, peer, rail)->parked = false;
+        }
     }
     p->lanes[lane].idle = false;
     return 0;
@@ -607,7 +597,7 @@ static uint32_t check_queues(const struct hlg_prefill *p)
         const uint32_t peer = i % p->config.limits.peers_max;
         const struct lane *lane = &p->lanes[i / p->config.limits.peers_max];
         uint32_t before = HLG_NONE;
-        HLG_ASSERT(p->queues[i].head == HLG_NONE || (lane->busy[peer / 64] >> peer % 64 & 1) != 0);
+        HLG_ASSERT(p->queues[i].head == HLG_NONE || bits_has(lane->busy, peer));
         for (uint32_t c = p->queues[i].head; c != HLG_NONE; c = p->cursors[c].next) {
             const struct prefill_request *r = &p->requests[p->chunks[c / p->ranks].request];
             HLG_ASSERT(p->cursors[c].listed && p->cursors[c].before == before);
@@ -646,7 +636,7 @@ void post_check(const struct hlg_prefill *p)
         HLG_ASSERT(op->done + op->failed < op->total); /* or it would be free */
         bool current = link_of(p, op->lane, op->peer, op->rail)->op == i;
         HLG_ASSERT(current == (op->taken < op->total));
-        HLG_ASSERT(!current || (p->lanes[op->lane].busy[op->peer / 64] >> op->peer % 64 & 1) != 0);
+        HLG_ASSERT(!current || bits_has(p->lanes[op->lane].busy, op->peer));
     }
     HLG_ASSERT(ops + p->op_free_count == p->config.limits.ops_max);
     HLG_ASSERT(begun == p->busy.depth);

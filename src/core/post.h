@@ -6,6 +6,7 @@
 #ifndef HALAGE_CORE_POST_H
 #define HALAGE_CORE_POST_H
 
+#include "bits.h"
 #include "chunk.h"
 #include "credit.h"
 #include "fact.h"
@@ -147,18 +148,12 @@ struct hlg_prefill {
     struct link *links;                        /* [lanes][peers_max][rails] */
     struct window *windows;                    /* [peers_max][HLG_RANKS_MAX][rails_max] */
     const struct hlg_request_message *message; /* of a REQUESTED notice not yet pulled */
-    struct hlg_busy busy; /* writes begun and not over */
+    struct hlg_busy busy;                      /* writes begun and not over */
     struct hlg_prefill_stats stats;
 };
 
 /* Counter word that speaks for a hosted rank of a pool. */
 uint32_t post_word(const struct hlg_prefill *p, uint32_t pool, uint32_t rank);
-
-/* Words of a lane's `busy`. */
-static inline size_t post_words(uint32_t peers_max)
-{
-    return hlg_div_ceil(peers_max, 64);
-}
 
 void post_init(struct hlg_prefill *p);
 /* Something may have become ready. */

@@ -52,9 +52,10 @@ static void lay_out(struct hlg_prefill *p, struct carve *c, const struct hlg_pre
     p->ops = carve_array(c, limits->ops_max, sizeof *p->ops);
     p->cursors = carve_array(c, (size_t)limits->chunks_max * p->ranks, sizeof *p->cursors);
     p->lanes = carve_array(c, p->lane_count, sizeof *p->lanes);
-    uint64_t *busy = carve_array(c, p->lane_count * post_words(limits->peers_max), sizeof *busy);
+    uint64_t *busy =
+        carve_array(c, (size_t)p->lane_count * bits_words(limits->peers_max), sizeof *busy);
     for (uint32_t i = 0; c->base != NULL && i < p->lane_count; i++) {
-        p->lanes[i].busy = busy + i * post_words(limits->peers_max);
+        p->lanes[i].busy = busy + (size_t)i * bits_words(limits->peers_max);
     }
     p->queues = carve_array(c, pairs, sizeof *p->queues);
     p->links = carve_array(c, pairs * config->rails, sizeof *p->links);
@@ -514,8 +515,11 @@ static void add_chunk(struct hlg_prefill *p, struct prefill_request *r, uint32_t
     HLG_ASSERT(taken); /* the caller made sure */
     p->chunk_free = chunk->next;
     p->chunk_free_count--;
-    *chunk = (struct chunk){
-        .request = index_of(p, r), .forward = forward, .last = last, .next = r->chunks};
+    *chunk = (struct chunk){.request = index_of(p, r),
+                            .forward = forward,
+                            .number = forward == HLG_NONE ? 0 : p->layers.forwards[forward].number,
+                            .last = last,
+                            .next = r->chunks};
     for (uint32_t g = 0; g < layout->group_count; g++) {
         struct page_span *span = &chunk->spans[g];
         if (layout->groups[g].kind == HLG_GROUP_CONTEXT) {
@@ -653,19 +657,25 @@ static bool is_awaited(struct hlg_prefill *p, uint32_t forward)
     return false;
 }
 
-/* Where counters are watched nobody need end a forward: newer stamps do (I4). Looked at when the table
- * is full; returns whether there is room now. */
-static bool end_passed_forwards(struct hlg_prefill *p)
+/* Where counters are watched nobody need end a forward: newer stamps do (I4). And chunks of one that has
+ * ended need it no more, however long a peer lets them wait: it must not keep others from new forwards.
+ * Looked at when the table is full. */
+static void end_passed_forwards(struct hlg_prefill *p)
 {
-    bool room = false;
-
     for (uint32_t i = 0; i < p->layers.forwards_max; i++) {
         if (layers_passed(&p->layers, i) && !is_awaited(p, i)) {
             layers_end(&p->layers, i);
-            room = true;
         }
     }
-    return room;
+    for (uint32_t i = 0; i < p->config.limits.chunks_max; i++) {
+        struct chunk *chunk = &p->chunks[i];
+        if (chunk->request != HLG_NONE && chunk->forward != HLG_NONE &&
+            p->layers.forwards[chunk->forward].ended) {
+            uint32_t forward = chunk->forward;
+            chunk->forward = HLG_NONE; /* all its pages are valid */
+            layers_drop(&p->layers, forward);
+        }
+    }
 }
 
 static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
@@ -687,7 +697,8 @@ static int on_chunk(struct hlg_prefill *p, const struct hlg_event_chunk *e)
         return -HLG_ELIMIT;
     }
     int64_t forward = layers_announce(&p->layers, e->forward);
-    if (forward == -HLG_ELIMIT && end_passed_forwards(p)) {
+    if (forward == -HLG_ELIMIT) {
+        end_passed_forwards(p);
         forward = layers_announce(&p->layers, e->forward);
     }
     if (forward < 0) {
@@ -930,7 +941,7 @@ int hlg_prefill_next(struct hlg_prefill *p, uint32_t lane, unsigned kinds,
 
 hlg_time hlg_prefill_deadline(const struct hlg_prefill *p)
 {
-    return hlg_min_time(p->sessions.deadline, timers_next(&p->timers));
+    return hlg_min_time(timers_next(&p->sessions.due), timers_next(&p->timers));
 }
 
 uint32_t hlg_prefill_open(const struct hlg_prefill *p)

@@ -11,11 +11,16 @@ static void free_outgoing(struct sessions *s, uint32_t index)
     s->out_free_count++;
 }
 
+static uint32_t index_of(const struct sessions *s, const struct session *peer)
+{
+    return (uint32_t)(peer - s->peers);
+}
+
 /* An entry of a peer is free. */
 static void give_outgoing(struct sessions *s, const struct session *peer, uint32_t index)
 {
     if (s->out[index].shared) {
-        shares_give(&s->out_shares, (uint32_t)(peer - s->peers), 1);
+        shares_give(&s->out_shares, index_of(s, peer), 1);
     }
     free_outgoing(s, index);
 }
@@ -66,27 +71,31 @@ void sessions_init(struct sessions *s, struct carve *c, const struct session_con
     struct hlg_slice *slices =
         carve_array(c, (size_t)limits->peers_max * limits->slices_max, sizeof *slices);
     struct shares out_shares = {0};
+    uint64_t *waiting = carve_array(c, bits_words(limits->peers_max), sizeof *waiting);
+    struct timers due = {0};
 
     /* The last entries are kept for the sessions' own messages. */
     shares_init(&out_shares, c, out_max - 4 * limits->peers_max, limits->peers_max,
                 OUT_RESERVE_PERCENT);
+    timers_init(&due, c, limits->peers_max);
     if (c->base == NULL) {
         return;
     }
-    *s = (struct sessions){.limits = limits,
+    *s = (struct sessions){.due = due,
+                           .limits = limits,
                            .layout = config->layout,
                            .fingerprint = config->fingerprint,
                            .role = config->role,
                            .node = config->node,
                            .incarnation = config->incarnation,
                            .grant = grant_of(limits),
-                           .deadline = HLG_TIME_NEVER,
                            .peers = peers,
                            .out = out,
                            .out_max = out_max,
                            .out_free = HLG_NONE,
                            .out_shares = out_shares,
                            .sending = HLG_NONE,
+                           .waiting = waiting,
                            .notices = notices,
                            .notices_max = notices_max,
                            .notes = notes,
@@ -179,6 +188,7 @@ static void take_out(struct sessions *s, bool dropped)
     peer->out_head = s->out[index].next;
     if (peer->out_head == HLG_NONE) {
         peer->out_tail = HLG_NONE;
+        bits_clear(s->waiting, index_of(s, peer));
     }
     peer->out_count--;
     give_outgoing(s, peer, index);
@@ -223,6 +233,7 @@ static void drop_outgoing(struct sessions *s, struct session *peer)
     }
     peer->out_tail = HLG_NONE;
     peer->out_count = 0;
+    bits_clear(s->waiting, index_of(s, peer));
 }
 
 static void append(struct sessions *s, struct session *peer, const struct outgoing *message)
@@ -241,6 +252,7 @@ static void append(struct sessions *s, struct session *peer, const struct outgoi
     }
     peer->out_tail = index;
     peer->out_count++;
+    bits_set(s->waiting, index_of(s, peer));
 }
 
 void sessions_send(struct sessions *s, uint32_t index, const struct outgoing *message)
@@ -304,6 +316,7 @@ static void close_session(struct sessions *s, uint32_t index, const struct hlg_r
     recount(s, peer, before);
     peer->ended = true;
     s->ended_count++;
+    timers_clear(&s->due, index);
     sessions_note(s, HLG_NOTE_STEP_CLOSING, index, peer->node, 0, 0);
     if (bye != NULL) {
         append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_BYE, .why = *bye});
@@ -399,9 +412,7 @@ int sessions_channel_up(struct sessions *s, const struct hlg_event_peer *event)
     peer->serial = ++s->serial;
     peer->heard = s->now;
     peer->sent = s->now;
-    if (s->deadline > s->now) {
-        s->deadline = s->now; /* the next TIME finds the real one */
-    }
+    timers_set(&s->due, event->peer, s->now); /* the next TIME finds the real one */
     if (event->dialled) {
         append(s, peer, &(struct outgoing){.kind = HLG_MESSAGE_HELLO});
     }
@@ -578,15 +589,9 @@ int sessions_message(struct sessions *s, const struct hlg_event_peer *event)
 
 void sessions_time(struct sessions *s)
 {
-    if (s->deadline > s->now) {
-        return;
-    }
-    s->deadline = HLG_TIME_NEVER;
-    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
+    for (uint32_t i = timers_due(&s->due, s->now); i != HLG_NONE; i = timers_due(&s->due, s->now)) {
         struct session *peer = &s->peers[i];
-        if (peer->state == SESSION_FREE || peer->state == SESSION_CLOSING) {
-            continue;
-        }
+        HLG_ASSERT(peer->state != SESSION_FREE && peer->state != SESSION_CLOSING);
         hlg_time lease = hlg_time_after(peer->heard, s->limits->lease_ns);
         if (lease <= s->now) {
             sessions_end(s, i, SESSION_END_SILENCE, -HLG_EPEER);
@@ -600,8 +605,8 @@ void sessions_time(struct sessions *s)
             peer->sent = s->now; /* asked for; not again before the next beat */
             beat = hlg_time_after(s->now, s->limits->heartbeat_ns);
         }
-        hlg_time due = lease < beat ? lease : beat;
-        s->deadline = due < s->deadline ? due : s->deadline;
+        /* Later than now, so that this ends. What is sent or heard meanwhile moves it when it is due. */
+        timers_set(&s->due, i, hlg_max_u64(hlg_min_time(lease, beat), s->now + 1));
     }
 }
 
@@ -644,10 +649,18 @@ static bool next_send(struct sessions *s, struct hlg_action *action,
     if (s->out_free_count == s->out_max) {
         return false;
     }
-    for (uint32_t i = 0; i < s->limits->peers_max; i++) {
-        uint32_t index = (s->turn + i) % s->limits->peers_max;
+    const uint32_t peers_max = s->limits->peers_max;
+    for (uint32_t looked = 0; looked < peers_max;) {
+        const uint32_t from = (s->turn + looked) % peers_max;
+        const uint32_t index = bits_next(s->waiting, bits_words(peers_max), from);
+        HLG_ASSERT(index != HLG_NONE); /* a message is in use, so someone's */
+        const uint32_t ahead = (index + peers_max - s->turn) % peers_max;
+        if (ahead < looked) {
+            break; /* once round */
+        }
+        looked = ahead + 1;
         struct session *peer = &s->peers[index];
-        if (peer->out_head == HLG_NONE || peer->send_full || peer->close_asked) {
+        if (peer->send_full || peer->close_asked) {
             continue;
         }
         fill_send(s, index, action);
@@ -730,6 +743,7 @@ void sessions_check(const struct sessions *s)
     uint32_t up = 0;
     uint32_t ended = 0;
     uint32_t changing = 0;
+    uint32_t open = 0;
 
     for (uint32_t i = 0; i < s->limits->peers_max; i++) {
         const struct session *peer = &s->peers[i];
@@ -738,9 +752,11 @@ void sessions_check(const struct sessions *s)
             count++;
         }
         HLG_ASSERT(count == peer->out_count);
+        HLG_ASSERT(bits_has(s->waiting, i) == (count > 0));
         HLG_ASSERT(peer->state != SESSION_FREE || count == 0);
         waiting += count;
         up += peer->state == SESSION_UP;
+        open += peer->state != SESSION_FREE && peer->state != SESSION_CLOSING;
         ended += peer->ended;
         changing += is_changing(peer);
     }
@@ -749,4 +765,6 @@ void sessions_check(const struct sessions *s)
     HLG_ASSERT(up == s->up_count);
     HLG_ASSERT(changing == s->changing_count);
     HLG_ASSERT(ended == 0 && s->ended_count == 0);
+    timers_check(&s->due);
+    HLG_ASSERT(s->due.count == open);
 }

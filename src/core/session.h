@@ -9,9 +9,11 @@
 #ifndef HALAGE_CORE_SESSION_H
 #define HALAGE_CORE_SESSION_H
 
+#include "bits.h"
 #include "carve.h"
 #include "note.h"
 #include "share.h"
+#include "timer.h"
 #include <halage/action.h>
 #include <halage/event.h>
 
@@ -87,7 +89,7 @@ struct sessions {
     bool draining;         /* prefill: this node takes no new requests */
     struct hlg_load grant; /* prefill: to each peer */
     hlg_time now;
-    hlg_time deadline; /* not later than the first lease or heartbeat due */
+    struct timers due; /* by peer: not later than its lease or next heartbeat */
     uint32_t up_count;
     uint32_t ended_count;
     uint32_t changing_count; /* peers to be opened or closed, and not asked for yet */
@@ -97,8 +99,9 @@ struct sessions {
     uint32_t out_free;
     uint32_t out_free_count;
     struct shares out_shares; /* of those entries that are not the sessions' own */
-    uint32_t sending; /* peer whose first outgoing was pulled by the last `next`, or HLG_NONE */
-    uint32_t turn;    /* peer that SEND looks at first */
+    uint32_t sending;  /* peer whose first outgoing was pulled by the last `next`, or HLG_NONE */
+    uint32_t turn;     /* peer that SEND looks at first */
+    uint64_t *waiting; /* bit of each peer: it has outgoing messages */
     struct hlg_notice *notices; /* ring [notices_max] */
     uint32_t notices_max;
     uint32_t notice_begin;

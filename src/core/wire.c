@@ -451,7 +451,6 @@ static void get_hello(struct reader *r, struct arena *arena, struct hlg_hello *h
     const uint8_t *bytes;
 
     get_greeter(r, hello);
-    require(r, hello->role <= HLG_ROLE_DECODE);
     require(r, grant_is_sound(hello));
     bytes = get_bytes(r, sizeof(hello->fingerprint) + sizeof(hello->provider));
     if (bytes != NULL) {

@@ -85,6 +85,7 @@ int hlg_pump_channel(struct hlg_pump *p, struct hlg_channel *channel, bool diall
     }
     p->domains[domain].users++;
     peer->state = PUMP_PEER_LIVE;
+    p->peers_used = hlg_max_u32(p->peers_used, index + 1);
     peer->channel = channel;
     channel->tag = index;
     peer->unread = true;
@@ -271,7 +272,7 @@ static int read_ready(struct hlg_pump *p)
     int work = 0;
 
     /* What the fabric told of a channel before it was ours is lost. */
-    for (uint32_t i = 0; p->any_unread && i < p->limits.peers_max; i++) {
+    for (uint32_t i = 0; p->any_unread && i < p->peers_used; i++) {
         if (p->peers[i].unread && p->peers[i].state == PUMP_PEER_LIVE) {
             work += pump_session_read(p, i);
         }
@@ -330,7 +331,7 @@ int hlg_pump_wait_fds(struct hlg_pump *p, struct pollfd *fds, uint32_t capacity,
 {
     uint32_t count = 0;
 
-    for (uint32_t i = 0; i < p->limits.peers_max; i++) {
+    for (uint32_t i = 0; i < p->peers_used; i++) {
         struct pump_peer *peer = &p->peers[i];
         short events = 0;
         if (peer->state != PUMP_PEER_LIVE) {

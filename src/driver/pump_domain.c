@@ -94,7 +94,7 @@ static void feed_peer_down(struct hlg_pump *p, uint32_t domain, uint32_t endpoin
 {
     uint32_t remotes = p->limits.lanes_max * p->limits.rails_max;
 
-    for (uint32_t i = 0; i < p->limits.peers_max; i++) {
+    for (uint32_t i = 0; i < p->peers_used; i++) {
         const struct pump_peer *peer = &p->peers[i];
         if (peer->state != PUMP_PEER_LIVE || peer->domain != domain || !peer->opened) {
             continue;

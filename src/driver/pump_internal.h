@@ -91,7 +91,8 @@ struct hlg_pump {
     uint32_t own_place_count;
     struct pump_place *places; /* [places_max], ours */
     struct pump_domain *domains;
-    struct pump_peer *peers;                /* [limits.peers_max] */
+    struct pump_peer *peers; /* [limits.peers_max] */
+    uint32_t peers_used;     /* one more than the highest in use: rounds look no further */
     struct hlg_rail_address *own_addresses; /* [lanes * rails], filled for each HELLO */
     struct hlg_region_key *own_keys;        /* [region_count * rails] */
     uint8_t *frame;                         /* [limits.message_bytes_max] */

@@ -276,7 +276,7 @@ void hlg_pump_destroy(struct hlg_pump *p)
     if (p == NULL) {
         return;
     }
-    for (uint32_t i = 0; i < p->limits.peers_max; i++) {
+    for (uint32_t i = 0; i < p->peers_used; i++) {
         struct pump_peer *peer = &p->peers[i];
         if (peer->channel != NULL) {
             pump_session_bye(p, i, &orderly);

@@ -74,6 +74,9 @@ void pump_session_close(struct hlg_pump *p, uint32_t index, bool fence)
     peer->opened = false;
     peer->has_table = false;
     peer->state = PUMP_PEER_FREE;
+    while (p->peers_used > 0 && p->peers[p->peers_used - 1].state == PUMP_PEER_FREE) {
+        p->peers_used--;
+    }
     pump_feed_peer(p, HLG_EVENT_PEER_CLOSED, index, domain->close_status);
 }
 
@@ -171,7 +174,7 @@ int pump_sessions_read(struct hlg_pump *p)
 {
     int work = 0;
 
-    for (uint32_t i = 0; i < p->limits.peers_max; i++) {
+    for (uint32_t i = 0; i < p->peers_used; i++) {
         if (p->peers[i].state == PUMP_PEER_LIVE) {
             work += pump_session_read(p, i);
         }

@@ -38,27 +38,27 @@ static void report_refused(struct hlg_messenger *m, const struct command *comman
 
 /* ---- Decode ---- */
 
-/* The machine would not take it, so that its pages never were anyone else's. */
-static void fail_submit(struct hlg_messenger *m, struct entry *entry, const struct command *command,
-                        int error)
+/* Its pages never were anyone else's. */
+void command_fail_submit(struct hlg_messenger *m, struct entry *entry, enum hlg_reason reason,
+                         int error)
 {
     hlg_time now = hlg_pump_now(m->pump);
-    struct hlg_report report = {
-        .kind = HLG_NOTICE_FAILED,
-        .peer = HLG_NONE,
-        .ticket = command->ticket,
-        .reason = (uint32_t)(error == -HLG_EPEER ? HLG_REASON_PEER : HLG_REASON_LOCAL),
-        .error = error,
-        .submitted = now,
-        .noticed = now,
-        .id_bytes = entry->submit.id_bytes};
+    struct hlg_report report = {.kind = HLG_NOTICE_FAILED,
+                                .peer = HLG_NONE,
+                                .ticket = entry_ticket(entry),
+                                .reason = (uint32_t)reason,
+                                .error = error,
+                                .submitted = now,
+                                .noticed = now,
+                                .id_bytes = entry->submit.id_bytes};
 
     memcpy(report.id, entry->id, sizeof report.id);
-    (void)snprintf(report.text, sizeof report.text, "not submitted: %s", hlg_error_text(error));
+    (void)snprintf(report.text, sizeof report.text, "not submitted: %s",
+                   error != 0 ? hlg_error_text(error) : "its word did not reach its value");
     messenger_log(m, HLG_LOG_WARN, "request %.*s failed %s", (int)report.id_bytes,
                   (const char *)report.id, report.text);
     m->stats.requests_failed++;
-    m->stats.commands_refused++;
+    m->stats.commands_refused += error != 0;
     metrics_failed(&m->metrics, report.reason);
     report_push(m, &report);
     report.kind = HLG_NOTICE_RETURNED;
@@ -66,7 +66,7 @@ static void fail_submit(struct hlg_messenger *m, struct entry *entry, const stru
     report_push(m, &report);
 }
 
-static void on_submit(struct hlg_messenger *m, struct entry *entry, const struct command *command)
+void command_submit(struct hlg_messenger *m, struct entry *entry, hlg_time ttl_ns)
 {
     const struct hlg_submit *submit = &entry->submit;
     struct hlg_event event = {.kind = HLG_EVENT_SUBMIT,
@@ -74,7 +74,7 @@ static void on_submit(struct hlg_messenger *m, struct entry *entry, const struct
                                          .pool = submit->pool,
                                          .tokens = submit->tokens,
                                          .random = next_random(m),
-                                         .ttl_ns = submit->ttl_ns,
+                                         .ttl_ns = ttl_ns,
                                          .id_bytes = submit->id_bytes,
                                          .id = submit->id,
                                          .prompt_bytes = submit->prompt_bytes,
@@ -86,7 +86,6 @@ static void on_submit(struct hlg_messenger *m, struct entry *entry, const struct
         event.submit.peers[i] = peer_index_of(m, submit->peers[i]);
         error = event.submit.peers[i] == HLG_NONE ? -HLG_EPEER : error;
     }
-    m->stats.requests_submitted++;
     if (error == 0) {
         m->submitting = entry_index(m, entry);
         error = hlg_pump_event(m->pump, &event);
@@ -96,7 +95,16 @@ static void on_submit(struct hlg_messenger *m, struct entry *entry, const struct
         }
     }
     if (error != 0) {
-        fail_submit(m, entry, command, error);
+        command_fail_submit(m, entry, error == -HLG_EPEER ? HLG_REASON_PEER : HLG_REASON_LOCAL,
+                            error);
+    }
+}
+
+static void on_submit(struct hlg_messenger *m, struct entry *entry)
+{
+    m->stats.requests_submitted++;
+    if (!hold_take(m, entry)) {
+        command_submit(m, entry, entry->submit.ttl_ns);
     }
 }
 
@@ -212,7 +220,22 @@ static int on_plain(struct hlg_messenger *m, const struct command *command)
             return 0; /* it is down already */
         }
     }
-    return hlg_pump_event(m->pump, &event);
+    int error = hlg_pump_event(m->pump, &event);
+    m->draining = m->draining || (command->kind == HLG_COMMAND_DRAIN && error == 0);
+    return error;
+}
+
+int command_tell_drained(struct hlg_messenger *m)
+{
+    if (!m->draining || m->drained || hlg_pump_open(m->pump) > 0) {
+        return 0;
+    }
+    struct hlg_report report = {
+        .kind = HLG_REPORT_DRAINED, .peer = HLG_NONE, .noticed = hlg_pump_now(m->pump)};
+    m->drained = true;
+    messenger_log(m, HLG_LOG_INFO, "drained");
+    report_push(m, &report);
+    return 1;
 }
 
 void command_handle(struct hlg_messenger *m, const struct command *command)
@@ -228,9 +251,13 @@ void command_handle(struct hlg_messenger *m, const struct command *command)
     }
     switch ((enum hlg_command_kind)command->kind) {
     case HLG_COMMAND_SUBMIT:
-        on_submit(m, entry, command);
+        on_submit(m, entry);
         break;
     case HLG_COMMAND_CANCEL:
+        if (hold_drop(m, entry)) {
+            command_fail_submit(m, entry, HLG_REASON_CANCELLED, 0);
+            break;
+        }
         /* It may be over, or ending: its own reports say so. */
         (void)give_up(m, entry);
         break;

@@ -167,11 +167,12 @@ static int take_tables(struct hlg_messenger *m)
     m->peers = calloc(limits->peers_max, sizeof *m->peers);
     m->bindings = calloc(limits->requests_max, sizeof *m->bindings);
     m->unwanted = calloc(limits->requests_max, sizeof *m->unwanted);
+    m->held = calloc(m->entry_count, sizeof *m->held);
     m->fds = calloc(m->fds_max, sizeof *m->fds);
     m->entries = calloc(m->entry_count, sizeof *m->entries);
     m->words = calloc(m->word_count > 0 ? m->word_count : 1, sizeof *m->words);
-    if (m->peers == NULL || m->bindings == NULL || m->unwanted == NULL || m->fds == NULL ||
-        m->entries == NULL || m->words == NULL) {
+    if (m->peers == NULL || m->bindings == NULL || m->unwanted == NULL || m->held == NULL ||
+        m->fds == NULL || m->entries == NULL || m->words == NULL) {
         return -HLG_ENOMEM;
     }
     for (uint32_t i = 0; i < limits->requests_max; i++) {
@@ -183,7 +184,7 @@ static int take_tables(struct hlg_messenger *m)
 static int take_rings(struct hlg_messenger *m)
 {
     uint64_t reserve = (uint64_t)REPORTS_PER_TICKET * m->entry_count +
-                       (uint64_t)REPORTS_PER_PEER * m->config.limits.peers_max + DIALS_MAX + 2;
+                       (uint64_t)REPORTS_PER_PEER * m->config.limits.peers_max + DIALS_MAX + 3;
 
     m->report_reserve = reserve;
     if (ring_init(&m->free_entries, m->entry_count, sizeof(uint32_t)) != 0 ||
@@ -504,6 +505,7 @@ int hlg_messenger_destroy(struct hlg_messenger *m)
     free(m->peers);
     free(m->bindings);
     free(m->unwanted);
+    free(m->held);
     free(m->fds);
     free(m->entries);
     free(m->words);

@@ -59,6 +59,12 @@ void entry_finish(struct entry *entry)
     atomic_store_explicit(&entry->phase, ENTRY_FINISHED, memory_order_release);
 }
 
+hlg_ticket entry_ticket(const struct entry *entry)
+{
+    /* relaxed: whoever asks found it by its ticket, or holds its only mention */
+    return atomic_load_explicit(&entry->ticket, memory_order_relaxed);
+}
+
 bool entry_finished(const struct entry *entry)
 {
     return atomic_load_explicit(&entry->phase, memory_order_acquire) >= ENTRY_FINISHED;
@@ -171,6 +177,7 @@ static int fill_submit(const struct hlg_messenger *m, struct entry *entry,
                        const struct hlg_submit *submit)
 {
     entry->submit = *submit;
+    entry->submit.ttl_ns = submit->ttl_ns == 0 ? HLG_TTL_DEFAULT_NS : submit->ttl_ns;
     int error = copy_pages(m, entry->submit.groups, submit->groups, entry->pages);
     if (error != 0) {
         return error;
@@ -197,7 +204,7 @@ int hlg_messenger_submit(struct hlg_messenger *m, const struct hlg_submit *submi
     if (submit->size != sizeof *submit || m->config.role != HLG_ROLE_DECODE ||
         submit->source_count > HLG_SOURCES_MAX || submit->id_bytes > HLG_REQUEST_ID_BYTES_MAX ||
         submit->prompt_bytes > m->config.limits.prompt_bytes_max || submit->tokens == 0 ||
-        (submit->id_bytes > 0 && submit->id == NULL) ||
+        submit->ttl_ns == HLG_TIME_NEVER || (submit->id_bytes > 0 && submit->id == NULL) ||
         (submit->prompt_bytes > 0 && submit->prompt == NULL)) {
         return -HLG_EINVAL;
     }

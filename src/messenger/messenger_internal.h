@@ -11,6 +11,7 @@
  *   metrics.c     on the core thread: what is counted and timed; metrics_text.c makes text of a copy
  *   dial.c        the dialling thread
  *   layer_poll.c  the layer poller's thread
+ *   hold.c        on the core thread: submits that wait for a word of the engine's
  *   watchdog.c    a thread that ends the process when the core thread is stuck in a transport
  */
 #ifndef HALAGE_MESSENGER_INTERNAL_H
@@ -133,6 +134,12 @@ struct binding {
     uint32_t entry; /* HLG_NONE */
 };
 
+/* A submit that waits for its word. */
+struct held {
+    uint32_t entry;
+    hlg_time deadline;
+};
+
 /* Memory of another process, mapped here. */
 struct import {
     struct hlg_memory *memory;
@@ -213,6 +220,10 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint32_t fds_max;
     hlg_handle *unwanted; /* [requests_max] requests that found no entry: to be rejected */
     uint32_t unwanted_count;
+    struct held *held; /* [entry_count] in order of submit */
+    uint32_t held_count;
+    bool draining;
+    bool drained;            /* and told so */
     uint32_t submitting;     /* entry whose SUBMIT is being handled, or HLG_NONE */
     uint64_t report_reserve; /* free cells of `reports` that notices of open things may need */
     struct layer_value layers_taken[LAYERS_MAX];
@@ -241,6 +252,7 @@ hlg_ticket entry_publish(struct hlg_messenger *m, struct entry *entry);
 void entry_finish(struct entry *entry); /* before the last report is pushed */
 bool entry_finished(const struct entry *entry);
 void entry_free(struct hlg_messenger *m, struct entry *entry);
+hlg_ticket entry_ticket(const struct entry *entry); /* that stands for it now */
 bool entry_admitting(const struct entry *entry);
 void entry_admitted(struct entry *entry); /* the core thread is done with `admit` */
 
@@ -287,8 +299,23 @@ void lobby_stats(const struct hlg_messenger *m, struct hlg_messenger_stats *stat
 /* Without a key, and not told otherwise, only this host may be talked to. */
 bool lobby_needs_loopback(const struct hlg_messenger *m);
 
+/* hold.c */
+/* Whether a submit's word has not reached its value: it is kept, and submitted when it has. */
+bool hold_take(struct hlg_messenger *m, struct entry *entry);
+/* Forgets one that waits; returns whether it did. */
+bool hold_drop(struct hlg_messenger *m, const struct entry *entry);
+/* Submits those whose words are reached, ends those whose time is over. Returns how many. */
+int hold_step(struct hlg_messenger *m, hlg_time now);
+
 /* command.c */
+/* SUBMIT of an entry, `ttl_ns` to live. */
+void command_submit(struct hlg_messenger *m, struct entry *entry, hlg_time ttl_ns);
+/* The terminal reports of one that the machine never had. */
+void command_fail_submit(struct hlg_messenger *m, struct entry *entry, enum hlg_reason reason,
+                         int error);
 void command_handle(struct hlg_messenger *m, const struct command *command);
+/* After DRAIN, once nothing is open, and once only; returns whether it did. */
+int command_tell_drained(struct hlg_messenger *m);
 /* Rejects what found no entry; returns how many. */
 int command_reject_unwanted(struct hlg_messenger *m);
 

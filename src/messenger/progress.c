@@ -266,6 +266,7 @@ void *progress_main(void *messenger)
         int work = take_connections(m, hlg_pump_now(m->pump));
         work += take_layers_and_commands(m);
         work += command_reject_unwanted(m);
+        work += hold_step(m, hlg_pump_now(m->pump));
         work += hlg_pump_step(m->pump);
         m->stats.core_loops++;
         hlg_time now = hlg_pump_now(m->pump);
@@ -274,7 +275,8 @@ void *progress_main(void *messenger)
         } else {
             layer_poll_rest(m, m->chunks_handled);
         }
-        bool active = now < active_until;
+        work += command_tell_drained(m);
+        bool active = now < active_until || m->held_count > 0;
         if (work > 0) {
             busy = now;
             backoff = hlg_min_time(SLEEP_NS_MIN, m->config.sleep_ns);

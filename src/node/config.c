@@ -198,6 +198,9 @@ int node_config_parse(int key, const char *argument, const char *program,
     case NODE_KEY_RECORD:
         config->record = argument;
         return 0;
+    case NODE_KEY_METRICS:
+        config->metrics = argument;
+        return take_number(program, "metrics", argument, 0, UINT16_MAX, &config->metrics_port);
     case NODE_KEY_KEY_FILE:
         return take_key(argument, program, config);
     case NODE_KEY_INSECURE:
@@ -378,6 +381,7 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"advertise", config->advertise},
         {"key-file", config->key_file},
         {"record", config->record},
+        {"metrics", config->metrics},
         {"plant", config->plant_text},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && good; i++) {

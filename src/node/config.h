@@ -38,6 +38,7 @@ enum node_key {
     NODE_KEY_NODE_ID,
     NODE_KEY_GUARD,
     NODE_KEY_REDIAL,
+    NODE_KEY_METRICS,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
 };
@@ -140,6 +141,12 @@ enum node_key {
          "First TCP port that KV pages move through; each endpoint takes the next one that is "    \
          "free (default: any)",                                                                    \
          0},                                                                                       \
+        {"metrics",                                                                                \
+         NODE_KEY_METRICS,                                                                         \
+         "PORT",                                                                                   \
+         0,                                                                                        \
+         "Serve /metrics and /healthz on 127.0.0.1:PORT; 0: any, which is printed",                \
+         0},                                                                                       \
         {"node-id", NODE_KEY_NODE_ID, "N", OPTION_HIDDEN, NULL, 0},                                \
         {"guard", NODE_KEY_GUARD, NULL, OPTION_HIDDEN, NULL, 0},                                   \
     {                                                                                              \
@@ -175,6 +182,8 @@ struct node_config {
     uint32_t node_id;                  /* identity that outlives a restart; 0: drawn */
     bool guard;                        /* decode: watch the pages that are free; for tests */
     bool redial;                       /* decode */
+    const char *metrics;               /* as given, a port; NULL: none */
+    uint32_t metrics_port;             /* 0: any */
     struct plant plant;
     const char *plant_text; /* as given; NULL: none */
 };

@@ -347,10 +347,22 @@ static void plant(struct engine *e, struct job *job, enum plant_kind kind)
     e->planted = true;
 }
 
+/* The same of the page that would be taken last. */
+static void plant_free(struct engine *e)
+{
+    const struct plant *fault = &e->node.options.config.plant;
+    const struct job none = {.pool = fault->rank / e->node.layout.tp, .pages = e->pages[0].stack};
+    if (!e->planted && fault->kind == PLANT_FREE && none.pool == 0 && e->pages[0].free > 0) {
+        landed_page(e, &none, fault->rank, fault->layer, fault->plane, 0)[3] ^= 0x80;
+        e->planted = true;
+    }
+}
+
 static void take_digests(struct engine *e, struct job *job)
 {
     const struct tlm_config *model = &e->node.options.config.model;
     const uint32_t planes = tlm_planes(model);
+    plant_free(e);
     plant(e, job, PLANT_LANDED);
     plant(e, job, PLANT_CONTEXT);
     for (uint32_t rank = 0; rank < e->node.layout.tp; rank++) {

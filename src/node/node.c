@@ -356,6 +356,25 @@ static int open_messenger(struct node *node)
     return CLI_DONE;
 }
 
+/* A node goes on without its numbers. */
+static void serve_metrics(struct node *node)
+{
+    char text[256] = "";
+    const struct node_config *config = &node->options.config;
+
+    if (config->metrics == NULL) {
+        return;
+    }
+    if (hlg_exporter_start(node->messenger, config->metrics_port, &node->exporter, text,
+                           sizeof text) != 0) {
+        node->exporter = NULL;
+        node_say(node, "%s; the node goes on without", text);
+        return;
+    }
+    node_say(node, "metrics at http://127.0.0.1:%" PRIu32 "/metrics",
+             hlg_exporter_port(node->exporter));
+}
+
 static void set_fds(struct node *node)
 {
     node->fds[0] = (struct pollfd){.fd = hlg_messenger_fd(node->messenger), .events = POLLIN};
@@ -401,6 +420,7 @@ int node_start(struct node *node, enum hlg_role role)
         status = open_messenger(node);
     }
     if (status == CLI_DONE) {
+        serve_metrics(node);
         set_fds(node);
     }
     return status;
@@ -408,6 +428,7 @@ int node_start(struct node *node, enum hlg_role role)
 
 int node_stop(struct node *node, int status)
 {
+    hlg_exporter_stop(node->exporter);
     const int recorded = hlg_messenger_destroy(node->messenger);
     if (node->fabric != NULL) {
         plant_fabric_unwrap(node);
@@ -438,7 +459,10 @@ int node_wait(struct node *node)
     } while (ready < 0 && errno == EINTR);
     HLG_ASSERT(ready >= 0);
     if (node->signals >= 0 && read(node->signals, &signal, sizeof signal) == sizeof signal) {
-        node->interrupted = true;
+        const bool gently = signal.ssi_signo == SIGTERM && node->role == HLG_ROLE_PREFILL &&
+                            node->options.control < 0 && !node->draining;
+        node->draining = node->draining || gently;
+        node->interrupted = node->interrupted || !gently;
     }
     for (uint32_t i = 0; i < ranks_lanes(node->ranks); i++) {
         const struct pollfd *fd = &node->fds[3 + node->layout.pools + i];

@@ -10,6 +10,7 @@
 #include "control.h"
 #include "ranks.h"
 
+#include <halage/exporter.h>
 #include <halage/messenger.h>
 #include <poll.h>
 
@@ -33,6 +34,7 @@ struct node {
     struct hlg_fabric *fabric;
     void *fabric_owned; /* a decorator of a planted fault; NULL: none */
     struct hlg_messenger *messenger;
+    struct hlg_exporter *exporter; /* NULL: none */
     char provider[16];
     char why[CONTROL_WHY_BYTES]; /* first sentence of the fabric, on its choice */
     /* Decode: chooses a token. Set before node_start(); prefill never samples. */
@@ -41,6 +43,7 @@ struct node {
     _Atomic uint32_t plant_reached; /* of a planted stop: times that its step was reached */
     int signals;                    /* signalfd; -1: signals are the starter's business */
     bool interrupted;
+    bool draining;  /* prefill, alone: SIGTERM came; the next signal interrupts */
     bool stop;      /* the starter asked for it, or is gone */
     bool abandoned; /* the starter is gone */
     bool retry;     /* a queue was full: look again soon */

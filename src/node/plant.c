@@ -13,6 +13,7 @@ static const char *const names[] = {
     [PLANT_EARLY_READY] = "early-ready",
     [PLANT_EARLY_TICK] = "early-tick",
     [PLANT_TOKEN] = "token",
+    [PLANT_FREE] = "free",
     [PLANT_STUCK] = "stuck",
     [PLANT_STOP] = "stop",
 };
@@ -21,7 +22,7 @@ static const char *const names[] = {
 
 const char *plant_kinds(void)
 {
-    return "landed landed-after context offset early-ready early-tick token";
+    return "landed landed-after context offset early-ready early-tick token free";
 }
 
 /* Reads a number and the separator after it; leaves *text behind both. */

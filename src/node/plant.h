@@ -17,6 +17,7 @@ enum plant_kind {
     PLANT_EARLY_READY,  /* decode: a piece is counted that has not come, prefill: it is held back */
     PLANT_EARLY_TICK,   /* prefill: a layer's tick comes before its KV is written */
     PLANT_TOKEN,        /* decode: another token is sampled than the greedy one */
+    PLANT_FREE,         /* decode: a byte lands in a page that nobody asked for */
     PLANT_STUCK,        /* a call of the transport never returns; see plant_stop.h */
     PLANT_STOP,         /* the leader stops itself (SIGSTOP) at a step; see plant_stop.h */
 };

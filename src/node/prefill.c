@@ -53,7 +53,11 @@ struct engine {
     hlg_time posted;      /* when the present one began */
     uint64_t sent;
     uint64_t stopped;
+    hlg_time drain_due; /* 0: not draining */
+    bool drained;
 };
+
+#define DRAIN_NS (60 * HLG_NS_PER_S) /* from SIGTERM to the end, at most */
 
 /* ---- Requests ---- */
 
@@ -332,6 +336,9 @@ static void take_report(struct engine *e, const struct hlg_report *report)
     case HLG_REPORT_REFUSED:
         take_refused(e, report);
         break;
+    case HLG_REPORT_DRAINED:
+        e->drained = true;
+        break;
     case HLG_NOTICE_PEER_REFUSED:
         node_say(&e->node, "refused a decode node: %s", report->text);
         break;
@@ -362,10 +369,39 @@ static void take_reports(struct engine *e)
     } while (count == NODE_REPORTS);
 }
 
+/* SIGTERM came: take nothing new, and end when all that was taken is over. Returns whether to go on. */
+static bool drain(struct engine *e)
+{
+    const hlg_time now = node_now();
+    if (!e->node.draining) {
+        return true;
+    }
+    if (e->drain_due == 0 && hlg_messenger_drain(e->node.messenger) == 0) {
+        e->drain_due = now + DRAIN_NS;
+        node_say(&e->node, "draining: no new requests are taken");
+    }
+    node_wake_at(&e->node, e->drain_due == 0 ? now : e->drain_due);
+    return !e->drained && (e->drain_due == 0 || now < e->drain_due);
+}
+
+static int end_drained(struct engine *e)
+{
+    if (e->drained) {
+        node_say(&e->node, "drained; %" PRIu64 " requests sent, %" PRIu64 " stopped", e->sent,
+                 e->stopped);
+        return CLI_DONE;
+    }
+    node_say(&e->node,
+             "not drained within %" PRIu64 " s: what is open is given up; send SIGTERM earlier, or "
+             "cancel it on the decode nodes",
+             (uint64_t)(DRAIN_NS / HLG_NS_PER_S));
+    return CLI_FAILED;
+}
+
 static int run(struct engine *e)
 {
     node_announce(&e->node);
-    while (!e->node.stop && !e->node.interrupted) {
+    while (!e->node.stop && !e->node.interrupted && drain(e)) {
         if (node_wait(&e->node) != CLI_DONE) {
             return CLI_FAILED;
         }
@@ -390,6 +426,9 @@ static int run(struct engine *e)
                  "%" PRIu64 " of %" PRIu64 " pages free",
                  e->sent, e->stopped, e->forwards, stats.pages_free, stats.pages);
         return CLI_INTERRUPTED;
+    }
+    if (e->node.draining && !e->node.stop) {
+        return end_drained(e);
     }
     node_send_stats(&e->node, &stats);
     return e->node.abandoned ? CLI_FAILED : CLI_DONE;

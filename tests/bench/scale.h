@@ -94,4 +94,12 @@ bool scale_run(struct scale_world *w, uint64_t requests);
 const char *scale_drain(struct scale_world *w);
 void scale_close(struct scale_world *w);
 
+/* A prefill machine alone, with `count` idle peers that are up; they send a heartbeat a second each. */
+struct scale_peers;
+struct scale_peers *scale_peers_open(uint32_t count);
+void scale_peers_run(struct scale_peers *p, uint32_t seconds);
+/* Heartbeats of the last run: from the peers, and *sent to them. */
+uint64_t scale_peers_beats(const struct scale_peers *p, uint64_t *sent);
+void scale_peers_close(struct scale_peers *p);
+
 #endif

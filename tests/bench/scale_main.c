@@ -2,6 +2,7 @@
  * halage-bench-scale churn: sessions and requests by the many, and afterwards nothing must be left of them.
  * halage-bench-scale flight: requests at a steady number in flight; tests/bench/test_scale.py counts what
  * scale_measure() costs.
+ * halage-bench-scale peers: idle peers, by the many; likewise, of scale_peers_run().
  */
 #define _GNU_SOURCE
 #include "scale.h"
@@ -15,7 +16,7 @@
 #include <unistd.h>
 
 struct options {
-    bool churn;
+    const char *what;
     uint64_t requests;
     uint64_t sessions;
     uint32_t in_flight;
@@ -166,10 +167,29 @@ static int flight(const struct options *o)
     return wrong != NULL ? fail(wrong) : failed > 0 ? fail("requests failed") : EXIT_SUCCESS;
 }
 
+static int peers(const struct options *o)
+{
+    struct scale_peers *p = scale_peers_open(o->peers_max);
+    uint64_t sent = 0;
+    const double begun = seconds();
+
+    scale_peers_run(p, 5);
+    const double spent = seconds() - begun;
+    const uint64_t beats = scale_peers_beats(p, &sent);
+    (void)printf("peers %" PRIu32 " beats %" PRIu64 " sent %" PRIu64
+                 " seconds %.2f microseconds_a_beat %.2f\n",
+                 o->peers_max, beats, sent, spent, 1e6 * spent / (double)beats);
+    scale_peers_close(p);
+    return beats < 4ull * o->peers_max || sent < 4ull * o->peers_max
+               ? fail("a heartbeat is missing")
+               : EXIT_SUCCESS;
+}
+
 static int usage(void)
 {
-    (void)fprintf(stderr, "usage: halage-bench-scale churn|flight [--requests N] [--sessions N] "
-                          "[--in-flight N] [--peers-max N]\n");
+    (void)fprintf(stderr,
+                  "usage: halage-bench-scale churn|flight|peers [--requests N] [--sessions N] "
+                  "[--in-flight N] [--peers-max N]\n");
     return 2;
 }
 
@@ -199,10 +219,10 @@ int main(int argc, char **argv)
 {
     struct options o = {.requests = 10000, .sessions = 200, .in_flight = 100, .peers_max = 16};
 
-    if (argc < 2 || argc % 2 != 0 ||
-        (strcmp(argv[1], "churn") != 0 && strcmp(argv[1], "flight") != 0)) {
+    if (argc < 2 || argc % 2 != 0) {
         return usage();
     }
+    o.what = argv[1];
     for (int i = 2; i < argc; i += 2) {
         if (!take(&o, argv[i], argv[i + 1])) {
             return usage();
@@ -211,5 +231,11 @@ int main(int argc, char **argv)
     if (o.sessions > o.requests || o.in_flight > 30000 || o.peers_max > 60000) {
         return usage();
     }
-    return strcmp(argv[1], "churn") == 0 ? churn(&o) : flight(&o);
+    if (strcmp(o.what, "churn") == 0) {
+        return churn(&o);
+    }
+    if (strcmp(o.what, "flight") == 0) {
+        return flight(&o);
+    }
+    return strcmp(o.what, "peers") == 0 ? peers(&o) : usage();
 }

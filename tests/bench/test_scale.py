@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""What a request costs does not grow with the requests in flight, nor with the peers that there may be.
+"""What a request costs does not grow with the requests in flight, nor with the peers that there may be; nor a
+peer's heartbeat with the peers that there are.
 
 halage-bench-scale moves the same requests at the same pace with few and with many of them in flight, under
 callgrind, which counts instructions: no clock, no noise. Counted are the functions of src/core and
@@ -18,7 +19,9 @@ import time
 PROGRAM = pathlib.Path(os.environ["HALAGE_BIN_DIR"]) / "halage-bench-scale"
 OURS = re.compile(r"/(src/core|src/driver|include/halage)/")
 TREE = re.compile(r"/(src|include|transports|tests)/")
+REQUESTS = 4000
 GROWTH = 1.1
+GROWTH_BEATS = 2  # a heap of peers is some levels deeper
 
 
 def parse(path):
@@ -26,7 +29,7 @@ def parse(path):
     own = collections.Counter()
     calls = collections.Counter()
     names = {}
-    file = function = target = None
+    kind = file = function = target = None
     called = False
     target_file = None
 
@@ -50,8 +53,9 @@ def parse(path):
         key, _, value = line.partition("=")
         if key in ("fl", "fi", "fe"):
             kind = "file"
-            file = name(value)
-            if key == "fl":
+            inlined = name(value)
+            if key == "fl":  # the function's own; the others are of what is inlined into it
+                file = inlined
                 target_file = None
         elif key == "fn":
             kind = "fn"
@@ -73,15 +77,15 @@ def parse(path):
     return own, calls
 
 
-def count(in_flight, peers_max, requests, show=False):
+def count(toggle, units, show, *words):
+    """Instructions per unit, of which the run has so many; None: as many as it says in `beats`."""
     with tempfile.TemporaryDirectory() as directory:
         out = pathlib.Path(directory) / "callgrind.out"
         begun = time.monotonic()
         run = subprocess.run(
-            ["valgrind", "--tool=callgrind", "--collect-atstart=no", "--toggle-collect=scale_measure",
-             f"--callgrind-out-file={out}", "--compress-pos=no", str(PROGRAM), "flight",
-             "--in-flight", str(in_flight), "--peers-max", str(peers_max), "--requests",
-             str(requests)], capture_output=True, text=True)
+            ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={toggle}",
+             f"--callgrind-out-file={out}", "--compress-pos=no", str(PROGRAM), *map(str, words)],
+            capture_output=True, text=True)
         if run.returncode != 0:
             sys.exit(f"test_scale: {run.stdout}{run.stderr}")
         own, calls = parse(out)
@@ -92,13 +96,24 @@ def count(in_flight, peers_max, requests, show=False):
     for (file, function, target_file, target), cost in calls.items():
         if OURS.search(file) and not TREE.search(target_file):
             total[target] += cost
-    each = sum(total.values()) / requests
-    print(f"in flight {in_flight:6} peers_max {peers_max:6}: {each:9.0f} instructions a request, "
+    if units is None:
+        units = int(re.search(r"beats (\d+)", run.stdout)[1])
+    each = sum(total.values()) / units
+    print(f"{' '.join(map(str, words))}: {each:.0f} instructions each, "
           f"{time.monotonic() - begun:.1f} s")
     if show:
         for function, cost in total.most_common(25):
-            print(f"    {cost / requests:9.1f} {function}")
+            print(f"    {cost / units:9.1f} {function}")
     return each
+
+
+def flight(in_flight, peers_max, show):
+    return count("scale_measure", REQUESTS, show, "flight", "--in-flight", in_flight, "--peers-max",
+                 peers_max, "--requests", REQUESTS)
+
+
+def beat(peers, show):
+    return count("scale_peers_run", None, show, "peers", "--peers-max", peers)
 
 
 def main():
@@ -106,17 +121,22 @@ def main():
     if shutil.which("valgrind") is None:
         print("skipped: valgrind is missing (tools/setup installs it)")
         sys.exit(77)
-    few = count(100, 16, 4000, show)
-    many = count(10000, 16, 4000, show)
-    wide = count(100, 10000, 4000, show)
-    print(f"10,000 in flight cost {many / few:.3f} times what 100 cost; "
-          f"room for 10,000 peers {wide / few:.3f} times what room for 16 costs")
-    if few < 1000:
+    few = flight(100, 16, show)
+    many = flight(10000, 16, show)
+    wide = flight(100, 10000, show)
+    alone = beat(100, show)
+    crowd = beat(10000, show)
+    print(f"10,000 requests in flight cost {many / few:.3f} times what 100 cost; room for 10,000 peers "
+          f"{wide / few:.3f} times what room for 16 costs; heartbeats of 10,000 peers "
+          f"{crowd / alone:.2f} times those of 100")
+    if min(few, alone) < 100:
         sys.exit("test_scale: too few instructions were counted to mean anything")
     if many > GROWTH * few:
-        sys.exit(f"test_scale: more than {GROWTH} times as many")
+        sys.exit(f"test_scale: more than {GROWTH} times as many with 10,000 in flight")
     if wide > GROWTH * few:
         sys.exit(f"test_scale: more than {GROWTH} times as many with room for many peers")
+    if crowd > GROWTH_BEATS * alone:
+        sys.exit(f"test_scale: more than {GROWTH_BEATS} times as many a heartbeat")
 
 
 main()

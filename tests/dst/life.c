@@ -217,7 +217,7 @@ static void revive(struct world *w, uint32_t node)
     if (!hlg_loop_alive(w->loop, node)) {
         hlg_loop_restart(w->loop, node);
     }
-    if (w->fault != NULL && !hlg_fault_alive(w->fault, node)) {
+    if (w->fault != NULL) {
         hlg_fault_restart(w->fault, node);
     }
 }

@@ -24,6 +24,7 @@ enum phase {
 
 struct cell {
     struct scene scene;
+    uint64_t seed; /* of the few things that chance decides, such as when a death is known */
     uint32_t phase;
     const struct fault *fault;
     hlg_time struck_at;
@@ -45,7 +46,7 @@ struct fault {
     bool split;     /* two sources */
     bool timed;     /* strikes by the request's TTL */
     bool writes; /* the others go on when the watched request is over: the next write is its own */
-    bool warm;   /* every slot has been used before */
+    bool warm;   /* every slot has been used before, and credit flows */
     uint32_t from; /* the first phase where it can be, and why not before */
     const char *before;
     uint32_t limit; /* the first after `from` where it cannot be any more, and why; 0: none */

@@ -270,6 +270,19 @@ static void tell_answer_sent(struct prose *p, uint32_t peer, const struct hlg_me
     }
 }
 
+static void tell_credit(struct prose *p, const char *verb, const char *node,
+                        const struct hlg_credit *credit)
+{
+    if (credit->count > 0) {
+        say(p, "%s %s that %u immediates are taken (CREDIT)", verb, node,
+            (unsigned)credit->entries[0].pieces);
+    } else {
+        say(p, "%s %s that %u request%s of its grant %s over (CREDIT)", verb, node,
+            (unsigned)credit->finished.requests, plural((uint32_t)credit->finished.requests),
+            credit->finished.requests == 1 ? "is" : "are");
+    }
+}
+
 static void tell_sent(struct prose *p, const struct hlg_action_send *send)
 {
     const struct hlg_message *m = &send->message;
@@ -294,8 +307,7 @@ static void tell_sent(struct prose *p, const struct hlg_action_send *send)
         tell_answer_sent(p, send->peer, m);
         return;
     case HLG_MESSAGE_CREDIT:
-        say(p, "credits %s with %u immediates taken in all", to,
-            m->credit.count > 0 ? (unsigned)m->credit.entries[0].pieces : 0);
+        tell_credit(p, "tells", to, &m->credit);
         return;
     case HLG_MESSAGE_HEARTBEAT:
         return;
@@ -337,8 +349,7 @@ static void tell_heard(struct prose *p, uint32_t peer, const struct hlg_message 
             by_number(p, peer, m->answer.number), from);
         return;
     case HLG_MESSAGE_CREDIT:
-        say(p, "hears from %s that %u immediates are taken", from,
-            m->credit.count > 0 ? (unsigned)m->credit.entries[0].pieces : 0);
+        tell_credit(p, "hears from", from, &m->credit);
         return;
     case HLG_MESSAGE_HEARTBEAT:
         return;

@@ -83,6 +83,7 @@ static void make_limits(const struct scene *s, struct hlg_limits *limits)
     limits->lease_ns = LEASE_NS;
     limits->heartbeat_ns = HEARTBEAT_NS;
     limits->fence_ns = FENCE_NS;
+    limits->grant_requests = s->config.grant_requests;
     if (s->config.window_pieces != 0) {
         limits->window_pieces = s->config.window_pieces;
     }

@@ -182,6 +182,7 @@ struct scene_config {
     bool record; /* traces */
     bool alone;  /* DECODE_1 is not connected */
     uint32_t window_pieces;
+    uint32_t grant_requests;
     hlg_time death_ns; /* until the end of a node's channels is known, at most; 0: MS(3) */
     bool flush;
     bool foreign; /* PREFILL_1 serves another model */

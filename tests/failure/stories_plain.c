@@ -153,6 +153,23 @@ static void credit(struct tale *t)
     MUST(t, stats.frames_sent > 2);
 }
 
+static void grant(struct tale *t)
+{
+    static const uint32_t pages[] = {1, 2};
+    struct job *job = tale_job(t, "r-17");
+    struct job *second = scene_job(&t->scene, "r-18", DECODE_0, pages, 9);
+
+    t->scene.nodes[PREFILL_0].no_stamps = true;
+    job->hold_release = true;
+    scene_submit(&t->scene, job);
+    scene_submit(&t->scene, second);
+    tale_target(t, TARGET_READY);
+    MUST(t, second->sources[0].state == SOURCE_NONE); /* nobody has asked for it yet */
+    job->hold_release = false;
+    finish(t, job, 41);
+    MUST(t, second->target == TARGET_RELEASED);
+}
+
 static void drain(struct tale *t)
 {
     static const uint32_t pages[] = {1, 2};
@@ -228,6 +245,9 @@ const struct story stories_plain[] = {
     {"credit", "The window is 8 immediates, and 41 are to come.",
      "The prefiller stops at 8 until CREDIT tells it how many were taken; nothing overflows.",
      .config = {.window_pieces = 8}, .play = credit},
+    {"grant", "A prefiller grants a decoder one request at a time, and two are submitted.",
+     "The second REQUEST waits at the decoder until CREDIT says that the first is over.",
+     .config = {.grant_requests = 1}, .play = grant},
     {"drain", "A prefiller is drained while it works.",
      "It finishes what it has, rejects what crosses DRAIN; the decoder asks it for no more.",
      .play = drain},

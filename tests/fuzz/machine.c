@@ -322,6 +322,9 @@ bool machine_write(struct machine *m, uint32_t lane, struct feed *f)
     m->outstanding[w->op] += taken;
     m->op_peer[w->op] = w->peer;
     m->op_request[w->op] = m->prefill->ops[w->op].request;
+    if (m->on_write != NULL && taken > 0) {
+        m->on_write(m->context, m, w, taken);
+    }
     int result = machine_feed(
         m, &(struct hlg_event){.kind = HLG_EVENT_TAKEN, .taken = {.op = w->op, .pieces = taken}});
     HLG_ASSERT(result == 0);

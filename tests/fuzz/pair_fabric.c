@@ -18,6 +18,12 @@ static void drop_frames(struct connection *c, uint32_t end)
     c->frame_count[end] = 0;
 }
 
+void world_drop_frames(struct connection *c)
+{
+    drop_frames(c, 0);
+    drop_frames(c, 1);
+}
+
 /* An entry whose both ends are closed and of which no piece is left. */
 static void let_go(struct world *w, uint32_t index)
 {

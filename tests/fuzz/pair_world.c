@@ -31,6 +31,7 @@ void world_open(struct world *w, struct feed *f)
 
     memset(w, 0, offsetof(struct world, records)); /* the rest is cleared as it is used */
     w->flush = split % 4 == 3;
+    w->split = split >= 128;
     for (uint32_t side = 0; side < SIDES; side++) {
         struct machine *m = &w->machines[side];
         *m = (struct machine){.node = 10 + side,
@@ -45,13 +46,13 @@ void world_open(struct world *w, struct feed *f)
         uint32_t index = side < DECODERS ? shape : shape / 6 * 6 + split;
         index = index % 3 * 2 + shape % 2;
         machine_layout(index, &m->layout);
-        if (side >= DECODERS && split >= 128) { /* the prefillers share the ranks of one layout */
+        if (side >= DECODERS && w->split) { /* the prefillers share the ranks of one layout */
             machine_layout(2 + shape % 2, &m->layout);
             m->layout.pools = 1;
             m->layout.rank_begin = side - DECODERS;
             m->layout.rank_limit = m->layout.rank_begin + 1;
         }
-        if (split >= 128) {
+        if (w->split) {
             m->limits.sources_max = 2;
         }
         start(w, side);
@@ -66,6 +67,9 @@ void world_open(struct world *w, struct feed *f)
 
 void world_fini(struct world *w)
 {
+    for (uint32_t i = 0; i < CONNECTIONS_MAX; i++) {
+        world_drop_frames(&w->connections[i]);
+    }
     for (uint32_t side = 0; side < SIDES; side++) {
         machine_close(&w->machines[side]);
     }
@@ -165,11 +169,20 @@ void world_submit(struct world *w, uint32_t side, uint32_t tokens, uint32_t pool
                                    .tokens = tokens,
                                    .random = random << 24,
                                    .ttl_ns = (1 + random % 8) * 5 * HLG_NS_PER_S};
-    for (uint32_t peer = 0; peer < m->limits.peers_max && s->source_count < m->limits.sources_max;
-         peer++) {
-        if (w->connection_of[side][peer] != 0) {
-            s->peers[s->source_count++] = peer;
+    /* Either prefiller does alone, or both hold half of the ranks and both are needed. */
+    uint32_t needed = w->split ? PREFILLERS : 1;
+    for (uint32_t prefill = 0; prefill < PREFILLERS && s->source_count < needed; prefill++) {
+        uint32_t which = w->split ? prefill : (prefill + random) % PREFILLERS;
+        for (uint32_t peer = m->limits.peers_max; peer > 0; peer--) {
+            uint32_t connection = w->connection_of[side][peer - 1];
+            if (connection != 0 && w->connections[connection - 1].side[1] == DECODERS + which) {
+                s->peers[s->source_count++] = peer - 1;
+                break;
+            }
         }
+    }
+    if (s->source_count < needed) {
+        return;
     }
     r->side = side;
     r->life = w->lives[side];

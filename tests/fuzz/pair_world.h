@@ -104,6 +104,7 @@ struct world {
     struct machine machines[SIDES];
     uint32_t lives[SIDES];
     bool flush;
+    bool split;                                       /* each prefiller hosts one of two ranks */
     uint32_t connection_of[SIDES][MACHINE_PEERS_MAX]; /* plus 1; 0: free */
     struct connection connections[CONNECTIONS_MAX];
     uint32_t by_slot[DECODERS][SLOTS_MAX][GENERATIONS_MAX]; /* record plus 1 */
@@ -118,6 +119,7 @@ struct world {
 
 void world_open(struct world *w, struct feed *f);
 void world_fini(struct world *w);
+void world_drop_frames(struct connection *c);
 
 void world_connect(struct world *w, uint32_t decode, uint32_t prefill, uint32_t domain);
 void world_submit(struct world *w, uint32_t side, uint32_t tokens, uint32_t pool, uint32_t first,

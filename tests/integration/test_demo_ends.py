@@ -141,6 +141,13 @@ class BadInput(unittest.TestCase):
             (["--seed=-1"], "--seed: '-1'"),
             (["--seed=18446744073709551616"], "--seed: '18446744073709551616'.*below 2\\^64"),
             (["--requests=0"], "--requests: '0'"),
+            (["--lease-ms=99"], "--lease-ms: '99': write a whole number, 100 to 600000"),
+            (["--watchdog-ms=9"], "--watchdog-ms: '9': write a whole number, 10 to 3600000"),
+            (["--data-port=80"], "--data-port: '80': write a whole number, 1024 to 65000"),
+            (["--pages=0"], "--pages: '0': write a whole number, 1 to 65536"),
+            (["--pages=31"], "--pages: 31: the longest request takes 32 of 16 tokens: give at least"),
+            (["--plant=stop"], "--plant: unknown fault 'stop'"),
+            (["--plant=stop:write,0"], "--plant: unknown fault 'stop:write,0'"),
             (["--advertise=here"], "--advertise: 'here': write an IPv4 or IPv6 address"),
             (["--target-tp=4", "--target-dp=4"], "16 ranks, at most 8"),
             (["more"], "unknown argument 'more'"),
@@ -228,6 +235,15 @@ class Nodes(unittest.TestCase):
         self.assertEqual(end.status, demo.INTERRUPTED, end)
         self.assertIn("is up", end.err)
         self.assertIn("interrupted; ", end.err)
+
+    def test_a_prefill_node_drains(self):
+        """SIGTERM lets what was taken end; the node then ends well and says so. A decode node is told."""
+        prefill, port = self.prefill()
+        self.assertEqual(self.decode(port).status, demo.DONE)
+        prefill.process.send_signal(signal.SIGTERM)
+        end = prefill.finish()
+        self.assertEqual(end.status, demo.DONE, end)
+        self.assertRegex(end.err, r"draining: [^\n]*\n.*drained; [0-9]+ requests sent, 0 stopped")
 
     def test_prompts_of_one_token_are_not_sent(self):
         """They need no prefill node, and its last line says so: 5 verified there, 3 sent here."""

@@ -63,6 +63,16 @@ class Faults(unittest.TestCase):
     def test_a_token(self):
         self.assertIn("token of step 0 differs", self.plant("token").err)
 
+    def test_a_byte_in_a_free_page(self):
+        """What --guard is for; the requests themselves are good."""
+        for layer, plane, rank in (PLACES[0], PLACES[-1]):
+            result = demo.run("--guard", plant=f"free:{layer},{plane},{rank}", layers=LAYERS, source_tp=RANKS,
+                              target_tp=RANKS, kv_heads=2, decode_nodes=1, requests=3, provider="net")
+            self.assertEqual(result.status, demo.FAILED, result)
+            self.assertEqual(result.json["verified"], 3, result)
+            self.assertIn(f"group 0, lane {rank}, area {layer * PLANES + plane}\n", result.err)
+            self.assertIn("bytes landed in 1 pages that nobody had asked for", result.err)
+
     def test_a_pool_of_its_own(self):
         result = self.plant("landed", (1, 0, 5), model="mla", source_tp=8, target_tp=1,
                             target_dp=8, requests=16)

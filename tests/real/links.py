@@ -44,9 +44,18 @@ def broken_link(world, how):
             hosts.unplug(True)
         else:
             hosts.tell("heal")
+        judge(world, decode, address, hosts)
+        prefill.finish()
+
+
+def judge(world, decode, address, hosts):
+    """It has come through, or crashed in its provider and another one serves."""
+    if decode.crashed_in_provider():
+        second = Decode(world, address, title="restarted", requests=8, span=0.2, netns=hosts.b)
+        second.expect_verified()
+    else:
         decode.expect_verified()
         decode.expect_dialled_again()
-        prefill.finish()
 
 
 def vanished_prefill(world, step):
@@ -61,8 +70,7 @@ def vanished_prefill(world, step):
                          netns=hosts.a)
         second.wait_up()
         hosts.tell("heal")
-        decode.expect_verified()
-        decode.expect_dialled_again()
+        judge(world, decode, address, hosts)
         second.finish()
 
 

@@ -29,8 +29,9 @@ ASLEEP = 2.5 * LEASE  # longer than any lease
 LIMIT = 15.0          # of a whole run
 # Sanitizers take five to ten times as long: fewer requests then, over the same time.
 SANITIZED = BIN.parent.name in ("asan", "tsan")
-# A small model: what is tested is the messenger, and a sanitizer makes all of it slow.
-MODEL = ["--layers=3", "--hidden=32", "--kv-heads=2"]
+# A small model: what is tested is the messenger, and a sanitizer makes all of it slow. Few pages, so that each is
+# given to many.
+MODEL = ["--layers=3", "--hidden=32", "--kv-heads=2", "--pages=80"]
 
 
 class Failure(Exception):
@@ -276,6 +277,16 @@ class Decode(Node):
     def values(self):
         expect(self.json.exists(), f"{self.title} wrote no results\n{self.text()}")
         return json.loads(self.json.read_text())
+
+    def crashed_in_provider(self):
+        """tcp;ofi_rxm of libfabric 1.17 follows a null pointer when an endpoint is closed into which a write has
+        come in part (docs/transport.md). Returns whether that ended the node, and waits for its end then."""
+        known = self.world.provider == "tcp;ofi_rxm" and self.wait_end() == 1 and \
+            "was killed by signal 11" in self.text()
+        if known:
+            print("#  the decode node crashed inside tcp;ofi_rxm, as is known of it", flush=True)
+            expect(self.values()["mismatched"] == 0, f"{self.title}: wrong tokens\n{self.text()}")
+        return known
 
     def expect_verified(self):
         """It ends well: every token right, every page back, no byte where none was asked for."""

@@ -8,6 +8,7 @@
 #include <cmocka.h>
 
 #define MESSAGE_BYTES 65536u
+#define PROMPT_BYTES  1024u
 #define TURNS_MAX     100000u
 
 void hostile_layout(struct hlg_layout *layout)
@@ -190,7 +191,8 @@ static void take_notice(void *context, const struct hlg_notice *notice)
 
     assert_true(notice->kind < HOSTILE_NOTICES);
     n->notices[notice->kind]++;
-    if (notice->kind == HLG_NOTICE_REQUESTED && !n->deaf && wanted_count < 256) {
+    const bool answer = !n->deaf && (!n->deaf_to_peer || notice->peer == n->world->decoder);
+    if (notice->kind == HLG_NOTICE_REQUESTED && answer && wanted_count < 256) {
         wanted[wanted_count++] =
             (struct wanted){.notice = *notice, .tokens = notice->message->tokens};
     }
@@ -209,7 +211,8 @@ static void take_notice(void *context, const struct hlg_notice *notice)
     if (notice->kind == HLG_NOTICE_RETURNED) {
         ended(n, notice->request);
     }
-    if (notice->kind == HLG_NOTICE_PEER_UP && n->role == HLG_ROLE_PREFILL && notice->node == 1) {
+    if (notice->kind == HLG_NOTICE_PEER_UP && n->role == HLG_ROLE_PREFILL &&
+        n->world->decoder == HLG_NONE) {
         n->world->decoder = notice->peer;
     }
 }
@@ -241,7 +244,7 @@ static void make_limits(struct hlg_limits *limits)
     limits->lanes_max = 2;
     limits->rails_max = 2;
     limits->slices_max = 64;
-    limits->prompt_bytes_max = 1024;
+    limits->prompt_bytes_max = PROMPT_BYTES;
     limits->message_bytes_max = MESSAGE_BYTES;
     limits->blocks_max = 64;
     limits->ops_max = 64;
@@ -346,6 +349,8 @@ static void make_base_hello(struct hostile_world *w, struct hlg_message *message
                                     .hello = {.protocol_min = HLG_PROTOCOL_MIN,
                                               .protocol_max = HLG_PROTOCOL_MAX,
                                               .window_pieces = 1024,
+                                              .message_bytes_max = MESSAGE_BYTES,
+                                              .prompt_bytes_max = PROMPT_BYTES,
                                               .node = 0xbadbadbadbadbadull,
                                               .incarnation = 0x5a5a5a5a5a5aull,
                                               .session = 1,
@@ -364,6 +369,9 @@ void hostile_hello(struct hostile_world *w, uint32_t node, struct hlg_message *m
         message->hello.keys = &w->key;
         message->hello.place_count = HOSTILE_PLACES;
         message->hello.places = w->places;
+    } else {
+        message->hello.grant =
+            (struct hlg_load){.requests = 16, .pages = 4096, .prompt_bytes = 1u << 20};
     }
 }
 
@@ -427,6 +435,13 @@ static int peer_turn(struct hostile_world *w)
         } else if (hlg_wire_decode(frame, bytes, scratch, sizeof scratch, &message) == 0) {
             w->answers[message.kind]++;
             w->byes += message.kind == HLG_MESSAGE_BYE;
+            if (message.kind == HLG_MESSAGE_HELLO) {
+                w->their_address = message.hello.addresses[0];
+                w->their_key = (struct hlg_region_key){0};
+                if (message.hello.key_count > 0) {
+                    w->their_key = message.hello.keys[0];
+                }
+            }
         }
     }
     return work;
@@ -483,6 +498,31 @@ bool hostile_connected(struct hostile_world *w)
     return w->channel != NULL;
 }
 
+void hostile_write(struct hostile_world *w, uint32_t imm)
+{
+    static const uint32_t page = 0;
+    const int peer =
+        w->endpoint->ops->peer_open(w->endpoint, w->their_address.address, w->their_address.bytes);
+    const struct hlg_paged_write write = {.peer = (uint32_t)peer,
+                                          .mem = w->mem,
+                                          .imm = imm,
+                                          .local = w->memory,
+                                          .remote = w->their_key.address,
+                                          .remote_key = w->their_key.key,
+                                          .source_pages = &page,
+                                          .target_pages = &page,
+                                          .bytes = 16,
+                                          .count = 1,
+                                          .piece_limit = 1};
+
+    assert_true(peer >= 0);
+    while (w->endpoint->ops->write(w->endpoint, &write) == 0) {
+        hostile_settle(w, 4);
+    }
+    hostile_settle(w, 4);
+    assert_int_equal(w->endpoint->ops->peer_close(w->endpoint, (uint32_t)peer), 0);
+}
+
 /* ---- All of it ---- */
 
 struct hostile_world *hostile_open(uint64_t seed)
@@ -495,6 +535,7 @@ struct hostile_world *hostile_open(uint64_t seed)
     uint32_t peer = 0;
 
     assert_non_null(w);
+    w->decoder = HLG_NONE;
     wanted_count = 0;
     hlg_loop_config_default(&config);
     config.nodes = NODES;

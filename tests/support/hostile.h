@@ -52,6 +52,7 @@ struct hostile_node {
     hlg_handle admitted[HOSTILE_TICKETS];             /* 0: free */
     uint32_t sources[HOSTILE_TICKETS][HOSTILE_PAGES]; /* their pages, then HLG_NONE */
     bool deaf;                                        /* the engine answers no request */
+    bool deaf_to_peer;                                /* none of the peer */
 };
 
 struct hostile_world {
@@ -69,7 +70,10 @@ struct hostile_world {
     struct hlg_region_key key;
     struct hlg_place places[HOSTILE_PLACES];
     uint64_t landings[NODES]; /* by target */
-    uint32_t decoder;         /* the prefill pump's number of the decode node */
+    /* what the last HELLO to the peer said */
+    struct hlg_rail_address their_address;
+    struct hlg_region_key their_key;
+    uint32_t decoder; /* the prefill pump's number of the decode node */
 };
 
 void hostile_layout(struct hlg_layout *layout);
@@ -97,6 +101,9 @@ void hostile_settle(struct hostile_world *w, uint32_t turns);
 void hostile_join(struct hostile_world *w, uint32_t node);
 /* Whether the channel is still open to the peer, all read. */
 bool hostile_connected(struct hostile_world *w);
+
+/* Write 16 bytes to the first page of the node that greeted last, with an immediate of the peer's choice. */
+void hostile_write(struct hostile_world *w, uint32_t imm);
 
 /* Submit a request of the decode node. Returns its ticket. */
 uint32_t hostile_submit(struct hostile_world *w, uint32_t tokens);

@@ -564,6 +564,68 @@ static void a_decoder_without_credit_leaves_the_others_operations(void **state)
     pair_close(p);
 }
 
+/* What a decoder without credit keeps from being posted holds no forward once that has ended: new ones are
+ * for the others' requests. Ended by the engine, or by newer stamps alone. */
+static void a_decoder_without_credit_leaves_the_others_forwards(void **state)
+{
+    (void)state;
+    for (uint32_t stamps = 0; stamps < 2; stamps++) {
+        struct hlg_prefill_config decode;
+        struct hlg_prefill_config prefill;
+        struct pair *p = pair_open();
+        pair_config(&decode);
+        pair_config(&prefill);
+        decode.limits.window_pieces = 2;
+        prefill.limits.forwards_max = 2;
+        prefill.limits.requests_max = 8;
+        pair_add(p, HLG_ROLE_DECODE, &decode);
+        pair_add(p, HLG_ROLE_PREFILL, &prefill);
+        pair_add(p, HLG_ROLE_DECODE, &decode);
+        pair_connect(p, DECODE, PREFILL, 0, 0);
+        pair_connect(p, OTHER, PREFILL, 0, 1);
+        pair_run(p);
+        p->hold_landing = true; /* so that no CREDIT comes */
+        for (uint32_t forward = 1; forward <= 4; forward++) {
+            const struct pair_ask ask = {.tokens = TOKENS, .page = 2 * (forward - 1)};
+            assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+            pair_run(p);
+            hlg_handle request = pair_requested(p, PREFILL);
+            assert_int_equal(pair_admit(p, PREFILL, request, TOKENS, 0, 0), 0);
+            assert_int_equal(pair_chunk(p, PREFILL, request, forward, 0, TOKENS - 1), 0);
+            if (stamps != 0) {
+                assert_int_equal(pair_tick(p, PREFILL, 0, forward, 2), 0);
+            } else {
+                assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, forward), 0);
+            }
+            pair_run(p);
+        }
+        const struct pair_ask other = {.tokens = 5, .page = 40};
+        assert_int_equal(pair_submit(p, OTHER, &other, NULL), 0);
+        pair_run(p);
+        hlg_handle request = pair_requested(p, PREFILL);
+        assert_int_equal(pair_admit(p, PREFILL, request, 5, 0, 0), 0);
+        assert_int_equal(pair_chunk(p, PREFILL, request, 5, 0, 4), 0);
+        pair_run(p);
+        /* nothing of it goes before its own forward is done */
+        uint32_t early = 0;
+        for (uint32_t i = 0; i < PAIR_WRITES_MAX; i++) {
+            early += p->writes[i].used && p->writes[i].to == OTHER ? p->writes[i].taken : 0;
+        }
+        assert_int_equal(early, 0);
+        p->hold_landing = false;
+        pair_run(p); /* what waited goes on */
+        if (stamps == 0) {
+            assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 5), 0);
+        } else {
+            assert_int_equal(pair_tick(p, PREFILL, 0, 5, 2), 0);
+        }
+        pair_run(p);
+        pair_expect(p, OTHER, "up accepted ready");
+        pair_expect(p, DECODE, "up accepted accepted accepted accepted ready ready ready ready");
+        pair_close(p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -584,6 +646,7 @@ int main(void)
         cmocka_unit_test(no_peer_can_take_anothers_reserve),
         cmocka_unit_test(a_greedy_decoder_leaves_the_others_room),
         cmocka_unit_test(a_decoder_without_credit_leaves_the_others_operations),
+        cmocka_unit_test(a_decoder_without_credit_leaves_the_others_forwards),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -267,6 +267,27 @@ static void late_immediates_are_credited_to_their_sender(void **state)
     assert_int_equal(b->credits[1], 2);
 }
 
+/* A stale immediate changes nothing: credit for what was never posted would end its sender's session. */
+static void an_immediate_that_comes_again_is_not_credited_again(void **state)
+{
+    struct bench *b = *state;
+
+    join(b, 0, 0, 10);
+    assert_int_equal(submit(b, 0, 1, 0, 2), 0);
+    struct hlg_request_message first = b->requests[0];
+    immediate(b, &first, 0);
+    immediate(b, &first, 0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_READY), 1);
+    assert_int_equal(b->credits[0], 2);
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_RELEASE,
+                                                .request = hlg_decode_submitted(b->decode)}),
+                     0);
+    immediate(b, &first, 0);
+    assert_int_equal(submit(b, 0, 1, 0, 2), 0);
+    immediate(b, &b->requests[0], 0);
+    assert_int_equal(b->credits[0], 3);
+}
+
 /* 512 bytes of frame: the driver could only end the session over more. */
 static void a_request_beyond_a_frame_is_refused_at_once(void **state)
 {
@@ -295,6 +316,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         BENCH_TEST(a_lost_source_does_not_end_who_has_its_number_now),
         BENCH_TEST(late_immediates_are_credited_to_their_sender),
+        BENCH_TEST(an_immediate_that_comes_again_is_not_credited_again),
         BENCH_TEST(a_request_beyond_a_frame_is_refused_at_once),
         BENCH_TEST(an_immediate_too_many_does_not_end_who_has_the_number_now),
     };

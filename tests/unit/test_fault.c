@@ -525,6 +525,53 @@ static void a_close_that_fails_lets_writes_land(void **state)
     net_drop(&net);
 }
 
+/* Whether page 0 that node 0 posts to node 1 lands after the other's close failed and `end` was done. */
+static bool lands_after(void (*end)(void), bool freed)
+{
+    struct hlg_transport *t;
+    struct hlg_paged_write w;
+    bool landed;
+
+    net_make(&net, 1, "close-fails node 1 span 1s");
+    t = net.ends[1].t;
+    assert_int_equal(t->ops->close(t), -HLG_EIO);
+    if (freed) {
+        t->ops->free(t);
+        net.ends[1].t = NULL;
+    }
+    end();
+    w = net_write(&net, 0, 1, 1, 0, 1);
+    (void)net_post(&net, 0, &w);
+    net_pass(&net, 2 * NET_US);
+    landed = net_has(&net, 1, 0, 0);
+    net_drop(&net);
+    return landed;
+}
+
+static void go_on(void)
+{
+}
+
+static void kill_it(void)
+{
+    net_script(&net, "kill node 1");
+}
+
+static void restart_it(void)
+{
+    hlg_fault_restart(net.fault, 1);
+}
+
+static void a_process_that_ends_takes_failed_closes_along(void **state)
+{
+    (void)state;
+    for (uint32_t freed = 0; freed < 2; freed++) {
+        assert_true(lands_after(go_on, freed != 0));
+        assert_false(lands_after(kill_it, freed != 0));
+        assert_false(lands_after(restart_it, freed != 0));
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -551,6 +598,7 @@ int main(void)
         cmocka_unit_test(pieces_that_wait_when_their_peer_is_closed_still_land),
         cmocka_unit_test(close_cancels_what_waits),
         cmocka_unit_test(a_close_that_fails_lets_writes_land),
+        cmocka_unit_test(a_process_that_ends_takes_failed_closes_along),
     };
 
     return cmocka_run_group_tests_name("fault", tests, NULL, NULL);

@@ -235,6 +235,40 @@ static void a_hello_comes_first_and_once(void **state)
     assert_int_equal(w->landings[PEER], 0);
 }
 
+/* Without a key anybody can say that it is a node that is connected: as after a restart, the older session
+ * ends. Its requests fail and their pages come back; what the newcomer gets is its own alone. */
+static void a_session_that_is_taken_over_ends_well(void **state)
+{
+    struct hostile_world *w = *state;
+    struct hostile_node *decode = &w->nodes[DECODE];
+    struct hlg_message message;
+
+    w->nodes[PREFILL].deaf = true;
+    for (uint32_t i = 0; i < 4; i++) {
+        (void)hostile_submit(w, 13);
+    }
+    hostile_settle(w, SETTLED);
+    w->nodes[PREFILL].deaf = false;
+    for (uint32_t i = 0; i < 4; i++) {
+        (void)hostile_submit(w, 40);
+    }
+    hostile_dial(w, PREFILL);
+    hostile_hello(w, PREFILL, &message);
+    message.hello.node = 1;
+    message.hello.incarnation = 7;
+    assert_true(hostile_say(w, &message));
+    hostile_request(100, 5, &message);
+    assert_true(hostile_say(w, &message));
+    assert_true(hostile_connected(w));
+    assert_int_equal(w->nodes[PREFILL].notes[HLG_NOTE_SESSION_REPLACED], 1);
+    assert_int_equal(decode->notices[HLG_NOTICE_PEER_DOWN], 1);
+    assert_true(decode->failed >= 4);
+    assert_int_equal(decode->notices[HLG_NOTICE_RETURNED], decode->failed);
+    assert_int_equal(decode->ready + decode->failed, 8);
+    assert_int_equal(w->answers[HLG_MESSAGE_ACCEPT], 1);
+    assert_int_equal(w->landings[PEER], 19);
+}
+
 /* ---- REQUEST ---- */
 
 /* Makes a good REQUEST bad. */
@@ -367,28 +401,37 @@ static void requests_get_their_own_pages_only(void **state)
     assert_true(w->landings[PEER] > 0); /* the good ones */
 }
 
-/* More than there is room for: refused one by one; the requests of others go on. */
+/* A thousand requests of a peer that heeds no grant, and stays. What is beyond its grant or its share is refused
+ * one by one; others are served all the while. */
 static void a_flood_of_requests_leaves_room_for_others(void **state)
 {
     struct hostile_world *w = *state;
     struct hlg_message message;
 
     hostile_join(w, PREFILL);
-    (void)hostile_submit(w, 30);
-    hostile_settle(w, SETTLED);
-    w->nodes[PREFILL].deaf = true; /* what the peer asks for stays open */
-    for (uint32_t i = 0; i < 1000 && w->channel != NULL; i++) {
+    w->nodes[PREFILL].deaf_to_peer = true; /* what it asks for stays open */
+    for (uint32_t i = 0; i < 1000; i++) {
         hostile_request(i + 1, 5, &message);
-        (void)hostile_say(w, &message);
+        assert_true(hostile_say(w, &message));
         hostile_settle(w, 64);
+        if (i % 100 == 50) {
+            (void)hostile_submit(w, 30);
+            hostile_finish(w);
+        }
     }
-    w->nodes[PREFILL].deaf = false;
-    assert_true(hlg_pump_open(w->nodes[PREFILL].pump) <= 16);
-    assert_true(w->nodes[PREFILL].notices[HLG_NOTICE_REQUESTED] <= 1 + 16);
-    hostile_hang_up(w);
-    hostile_settle(w, SETTLED);
-    (void)hostile_submit(w, 30);
-    hostile_finish(w);
+    assert_true(hostile_connected(w));
+    const uint32_t open = hlg_pump_open(w->nodes[PREFILL].pump);
+    print_message("%u of 16 requests are the peer's, %u were rejected\n", open,
+                  (unsigned)w->answers[HLG_MESSAGE_REJECT]);
+    assert_true(open > 0 && open < 16);
+    assert_int_equal(w->answers[HLG_MESSAGE_REJECT], 1000 - open);
+    assert_true(w->nodes[PREFILL].notes[HLG_NOTE_GRANT_EXCEEDED] > 0);
+    for (uint32_t i = 0; i < 4; i++) { /* two at a time: the share that is kept for it */
+        (void)hostile_submit(w, 30);
+        (void)hostile_submit(w, 30);
+        hostile_finish(w);
+    }
+    assert_int_equal(w->nodes[DECODE].ready, 18);
 }
 
 /* ---- Messages on what is not the peer's ---- */
@@ -509,6 +552,33 @@ static void what_a_prefiller_does_not_say_ends_the_session(void **state)
     assert_int_equal(w->landings[PREFILL], 0);
 }
 
+/* The peer has keys of its own fence domain of the decoder, and makes immediates up that are another
+ * prefiller's. Its bytes land where its keys reach; but they count for nothing, and no credit is told. */
+static void immediates_of_other_domains_do_not_count(void **state)
+{
+    struct hostile_world *w = *state;
+    struct hlg_pump_stats stats;
+
+    hostile_join(w, DECODE);
+    w->nodes[PREFILL].deaf = true;
+    (void)hostile_submit(w, 13); /* 19 pieces */
+    hostile_settle(w, SETTLED);
+    for (uint32_t slot = 0; slot < 4; slot++) {
+        for (uint32_t generation = 0; generation < 2; generation++) {
+            for (uint32_t i = 0; i < 19; i++) {
+                hostile_write(w, hlg_imm_make(slot, generation, 0));
+            }
+        }
+    }
+    hostile_settle(w, SETTLED);
+    hlg_pump_stats(w->nodes[DECODE].pump, &stats);
+    assert_int_equal(stats.pieces_counted, 4 * 2 * 19);
+    assert_true(w->nodes[DECODE].notes[HLG_NOTE_IMM_UNKNOWN] >= 19);
+    assert_int_equal(w->nodes[DECODE].ready, 0);
+    assert_int_equal(w->nodes[DECODE].failed, 0);
+    assert_int_equal(w->nodes[DECODE].notes[HLG_NOTE_SESSION_DOWN], 0);
+}
+
 /* ---- Frames changed at random ---- */
 
 /* Nineteen of twenty are what such a peer may say, or it would not get far. */
@@ -542,7 +612,7 @@ static uint32_t draw_frame(struct hostile_world *w, struct hlg_rng *rng, uint32_
     } else if (message.kind == HLG_MESSAGE_REQUEST) {
         hostile_request(number, (uint32_t)hlg_rng_below(rng, HOSTILE_PAGES - 3), &message);
     } else if (message.kind == HLG_MESSAGE_CREDIT) {
-        message.credit = (struct hlg_credit){1, &entry};
+        message.credit = (struct hlg_credit){.count = 1, .entries = &entry};
     } else if (message.kind != HLG_MESSAGE_BYE) {
         message.answer.number = number - hlg_min_u64(number - 1, hlg_rng_below(rng, 64));
         message.answer.incarnation = 7;
@@ -635,6 +705,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(hellos_that_claim_too_much_are_refused, setup, teardown),
         cmocka_unit_test_setup_teardown(a_hello_comes_first_and_once, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_session_that_is_taken_over_ends_well, setup, teardown),
         cmocka_unit_test_setup_teardown(requests_get_their_own_pages_only, setup, teardown),
         cmocka_unit_test_setup_teardown(a_flood_of_requests_leaves_room_for_others, setup,
                                         teardown),
@@ -645,6 +716,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(answers_to_other_requests_do_nothing, setup, teardown),
         cmocka_unit_test_setup_teardown(what_a_prefiller_does_not_say_ends_the_session, setup,
                                         teardown),
+        cmocka_unit_test_setup_teardown(immediates_of_other_domains_do_not_count, setup, teardown),
         cmocka_unit_test_setup_teardown(changed_frames_do_a_prefiller_no_harm, setup, teardown),
         cmocka_unit_test_setup_teardown(changed_frames_do_a_decoder_no_harm, setup, teardown),
     };

@@ -238,6 +238,22 @@ static void every_reason_and_end_shows(void **state)
     }
 }
 
+/* And so has each reason of a connection that was refused, under the name that the log gives it. */
+static void every_refusal_shows(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < HLG_REFUSED_KINDS; i++) {
+        struct metrics x = {.role = HLG_ROLE_DECODE};
+        char series[128];
+        x.stats.peers_refused[i] = 3;
+        make_text(&x, 0);
+        (void)snprintf(series, sizeof series,
+                       "halage_connections_refused_total{side=\"decode\",reason=\"%s\"}",
+                       hlg_refused_name((enum hlg_refused)i));
+        expect(series, 3);
+    }
+}
+
 static void immediates_are_counted_by_what_is_wrong_with_them(void **state)
 {
     static const struct {
@@ -256,6 +272,8 @@ static void immediates_are_counted_by_what_is_wrong_with_them(void **state)
          1},
         {HLG_NOTE_PIECES_DIFFER, "halage_bad_messages_total{side=\"decode\",reason=\"pieces\"}", 1},
         {HLG_NOTE_CREDIT_BACKWARD, "halage_bad_messages_total{side=\"decode\",reason=\"credit\"}",
+         1},
+        {HLG_NOTE_GRANT_BACKWARD, "halage_bad_messages_total{side=\"decode\",reason=\"credit\"}",
          1},
         {HLG_NOTE_FENCE_TIMEOUT, "halage_fence_timeouts_total{side=\"decode\"}", 1},
         {HLG_NOTE_SESSION_REFUSED, "halage_sessions_refused_total{side=\"decode\"}", 1},
@@ -542,6 +560,7 @@ int main(void)
         cmocka_unit_test(a_request_ends_with_its_last_piece),
         cmocka_unit_test(expiry_is_not_a_failure),
         cmocka_unit_test(every_reason_and_end_shows),
+        cmocka_unit_test(every_refusal_shows),
         cmocka_unit_test(immediates_are_counted_by_what_is_wrong_with_them),
         cmocka_unit_test(log_lines_of_a_kind_are_limited),
         cmocka_unit_test(bad_health_shows),

@@ -258,6 +258,16 @@ void fault_endpoint_kill(struct endpoint *e)
     e->close_status = e->below->ops->close(e->below);
 }
 
+void fault_endpoint_bury(struct endpoint *e)
+{
+    if (e->state == ENDPOINT_ZOMBIE) {
+        fault_endpoint_reap(e);
+    } else if (e->state == ENDPOINT_CLOSED && e->muted) {
+        e->muted_until = 0;
+        (void)e->below->ops->close(e->below);
+    }
+}
+
 /* The one below stays open for `span`: what is under way lands. The caller is told that it is over. */
 static void fail_close(struct endpoint *e, hlg_time span)
 {

@@ -184,10 +184,20 @@ hlg_time fault_clock(struct hlg_fault *f, uint32_t index, hlg_time time)
     return node->shown;
 }
 
+static void bury(struct hlg_fault *f, uint32_t node)
+{
+    for (uint32_t index = 0; index < f->config.endpoints_max; index++) {
+        if (f->endpoints[index].state != ENDPOINT_FREE && f->endpoints[index].node == node) {
+            fault_endpoint_bury(&f->endpoints[index]);
+        }
+    }
+}
+
 void fault_kill(struct hlg_fault *f, struct node *node)
 {
     HLG_ASSERT(node->alive);
     node->alive = false;
+    bury(f, node->index);
     for (uint32_t index = 0; index < f->config.endpoints_max; index++) {
         struct endpoint *e = &f->endpoints[index];
 
@@ -207,8 +217,9 @@ void fault_kill(struct hlg_fault *f, struct node *node)
 /* A process that froze is over, and with it what it did. */
 void hlg_fault_restart(struct hlg_fault *f, uint32_t index)
 {
-    HLG_ASSERT(index < f->config.nodes && !f->nodes[index].alive);
+    HLG_ASSERT(index < f->config.nodes);
     f->nodes[index].alive = true;
+    bury(f, index);
     for (uint32_t i = 0; i < f->config.rules_max; i++) {
         struct rule *r = &f->rules[i];
 

@@ -243,6 +243,8 @@ extern const struct hlg_transport_ops fault_endpoint_ops;
 int fault_endpoint_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
                         struct hlg_transport **out);
 void fault_endpoint_kill(struct endpoint *e);
+/* The process that it was of is over, and so is what a close that failed had left open. */
+void fault_endpoint_bury(struct endpoint *e);
 /* Give a zombie's endpoint below back. */
 void fault_endpoint_reap(struct endpoint *e);
 

@@ -20,7 +20,10 @@ static const struct ofi_provider table[] = {
      .domains_max = 32,
      .measured = true,
      .placed = true,
-     .binds_to_ip = true},
+     .binds_to_ip = true,
+     .warning =
+         "tcp;ofi_rxm may end a process by SIGSEGV when a session ends in the midst of a write to "
+         "it; tcp does not"},
     {.name = "shm",
      .domains_max = 8,
      .measured = true,
@@ -33,7 +36,8 @@ static const struct ofi_provider table[] = {
      .placed = true,
      .binds_to_ip = true,
      .by_name_only = true,
-     .warning = "sockets is libfabric's slow emulation, kept for tests: a provider that is deprecated"},
+     .warning =
+         "sockets is libfabric's slow emulation, kept for tests: a provider that is deprecated"},
 };
 
 /* Shrink tcp;ofi_rxm endpoints from 70 MB to 3 MB, keep verbs from holding closed registrations

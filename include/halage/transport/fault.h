@@ -52,7 +52,8 @@ enum hlg_fault_kind {
     HLG_FAULT_CLOCK_STALL, /* its clock stands for `span`, then jumps to where it ought to be */
     HLG_FAULT_CLOCK_JUMP,  /* its clock is `span` ahead from now on */
     HLG_FAULT_CLOSE_FAILS, /* close of an endpoint says -HLG_EIO: its pages are POISONED. Below it
-                              stays open, until it is freed and `span` is over: writes still land.
+                              stays open, until it is freed and `span` is over, or its node is
+                              killed or restarted: writes still land.
                               An occasion is a close */
     HLG_FAULT_KINDS,
 };
@@ -148,7 +149,9 @@ int hlg_fault_script(struct hlg_fault *fault, const char *text, char *error, siz
  * and what the one below refused is due at no time. HLG_TIME_NEVER: nothing is. */
 hlg_time hlg_fault_deadline(const struct hlg_fault *fault);
 
-/* Let a killed node be opened again, as a new incarnation. */
+/* A new incarnation of a node, which is another process: if it was killed it can be opened again, what froze
+ * is over, and what closes that failed had left open is closed. Call it also where a node ended in order
+ * and its memory is used again. */
 void hlg_fault_restart(struct hlg_fault *fault, uint32_t node);
 bool hlg_fault_alive(const struct hlg_fault *fault, uint32_t node);
 bool hlg_fault_frozen(const struct hlg_fault *fault, uint32_t node);
