@@ -1578,6 +1578,26 @@ static void the_end_of_a_forward_may_come_after_newer_stamps(void **state)
     pair_close(p);
 }
 
+/* A REQUEST may cross the DRAIN: it is answered, and what was taken before goes on. */
+static void a_request_that_crosses_a_drain_is_rejected(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_message message = good_request(9);
+
+    (void)state;
+    ask(p, DECODE, &simple_ask);
+    assert_int_equal(pair_feed_kind(p, PREFILL, HLG_EVENT_DRAIN), 0);
+    assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
+    pair_expect(p, PREFILL, "requested");
+    assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), 1);
+    pair_run(p);
+    assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_REJECT], 1);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "draining accepted ready");
+    pair_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1632,6 +1652,7 @@ int main(void)
         cmocka_unit_test(a_refusal_of_another_peer_undoes_nothing),
         cmocka_unit_test(a_forward_that_another_rank_computes_is_kept),
         cmocka_unit_test(the_end_of_a_forward_may_come_after_newer_stamps),
+        cmocka_unit_test(a_request_that_crosses_a_drain_is_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
