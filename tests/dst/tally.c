@@ -18,6 +18,7 @@ static const struct {
     {HLG_NOTE_IMM_UNKNOWN, "only a peer that makes slots up: test-decode"},
     {HLG_NOTE_IMM_EXCESS, "only a peer that writes too much: test-decode"},
     {HLG_NOTE_PIECES_DIFFER, "only a peer that counts otherwise: test-prefill, test-decode"},
+    {HLG_NOTE_SUBMIT_SOURCES, "only an engine that names too few or too many sources: test-decode"},
     {HLG_NOTE_CREDIT_BACKWARD, "only a peer that credits less than before: test-prefill"},
 };
 

@@ -204,6 +204,7 @@ int pair_feed(struct pair *p, uint32_t index, const struct hlg_event *event)
             keep_notice(side, &action.notice);
         } else {
             side->notes[action.note.code]++;
+            side->note = action.note.code < HLG_NOTE_STEP_FIRST ? action.note : side->note;
         }
     }
     return error;

@@ -44,8 +44,8 @@ static int bench_setup(void **state)
                                     .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
                                     .group_count = 1,
                                     .groups = {{.planes = 1,
-                                                .heads = 1,
-                                                .head_bytes = 4,
+                                                .heads = 2,
+                                                .head_bytes = 2,
                                                 .page_tokens = 1,
                                                 .page_count = PAGES,
                                                 .layers = {1}}}};
@@ -204,11 +204,16 @@ static void a_lost_source_does_not_end_who_has_its_number_now(void **state)
 {
     struct bench *b = *state;
 
+    b->layout.tp = 2; /* of the prefillers, each of which hosts one rank */
     join(b, 0, 0, 10);
+    b->layout.rank_begin = 1;
+    b->layout.rank_limit = 2;
     join(b, 1, 1, 11);
     assert_int_equal(submit(b, 0, 2, 0, 2), 0);
     close_peer(b, 0, -HLG_EIO);
     assert_int_equal(count_notices(b, HLG_NOTICE_FAILED), 1);
+    b->layout.rank_begin = 0;
+    b->layout.rank_limit = 1;
     join(b, 0, 0, 12);
     b->now += FENCE_NS;
     assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_TIME}), 0);

@@ -52,6 +52,29 @@ static struct pair *open_three(const struct hlg_prefill_config *given, uint32_t 
     return p;
 }
 
+/* Two prefillers, each of which hosts one of two ranks, so that a request needs both. */
+static struct pair *open_split(void)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_layout(&config.layout, 2, 2, 4, false);
+    config.layout.rank_limit = 1;
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    config.layout.rank_begin = 1;
+    config.layout.rank_limit = 2;
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_connect(p, DECODE, OTHER, 1, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up up");
+    pair_expect(p, PREFILL, "up");
+    pair_expect(p, OTHER, "up");
+    return p;
+}
+
 static hlg_handle submit(struct pair *p, const struct pair_ask *ask)
 {
     hlg_handle request = 0;
@@ -418,7 +441,7 @@ static void a_ready_request_cannot_be_cancelled(void **state)
 
 static void two_sources_are_ready_only_when_both_are_complete(void **state)
 {
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     submit(p, &two_sources);
@@ -434,9 +457,106 @@ static void two_sources_are_ready_only_when_both_are_complete(void **state)
     pair_close(p);
 }
 
+struct share {
+    uint32_t tp;
+    uint32_t stages;
+    uint32_t begin;
+    uint32_t limit; /* 0: no such node */
+};
+
+/* Nodes with these shares of the ranks, all connected, and a SUBMIT that names them in one order or the
+ * other. `rank` is that of the note, HLG_NONE: it is sound. */
+struct hosting {
+    struct share shares[2];
+    bool context_alone; /* no paged pages are asked */
+    uint32_t rank;
+    uint32_t hosts;
+};
+
+static const struct hosting hostings[] = {
+    {{{2, 1, 0, 2}}, false, HLG_NONE, 0},
+    {{{2, 1, 0, 1}}, false, 1, 0},
+    {{{2, 1, 1, 2}}, false, 0, 0},
+    {{{2, 1, 0, 1}, {2, 1, 1, 2}}, false, HLG_NONE, 0},
+    {{{2, 1, 0, 1}, {2, 1, 0, 1}}, false, 0, 2},
+    {{{2, 1, 0, 2}, {2, 1, 0, 2}}, false, 0, 2},
+    {{{2, 1, 0, 2}, {2, 1, 1, 2}}, false, 1, 2},
+    {{{1, 1, 0, 1}, {1, 1, 0, 1}}, false, 0, 2},
+    /* replica sets: which ranks write is drawn, so that all must be there */
+    {{{4, 1, 0, 2}, {4, 1, 2, 4}}, false, HLG_NONE, 0},
+    {{{4, 1, 0, 1}, {4, 1, 2, 4}}, false, 1, 0},
+    {{{4, 1, 0, 2}}, false, 2, 0},
+    {{{4, 1, 0, 3}, {4, 1, 2, 4}}, false, 2, 2},
+    {{{4, 1, 0, 1}, {4, 1, 3, 4}}, false, 1, 0},
+    /* stages: a context comes from the last one alone */
+    {{{1, 2, 0, 1}, {1, 2, 1, 2}}, false, HLG_NONE, 0},
+    {{{1, 2, 0, 1}}, false, 1, 0},
+    {{{1, 2, 1, 2}}, false, 0, 0},
+    {{{1, 2, 1, 2}}, true, HLG_NONE, 0},
+    {{{1, 2, 0, 1}}, true, 1, 0},
+    {{{1, 2, 0, 1}, {1, 2, 1, 2}}, true, HLG_NONE, 0},
+    /* shares of two different groups of ranks */
+    {{{2, 1, 0, 1}, {1, 2, 1, 2}}, false, HLG_RANKS_MAX, 0},
+    {{{2, 1, 0, 1}, {4, 1, 2, 4}}, false, HLG_RANKS_MAX, 0},
+};
+
+static void check_hosting(const struct hosting *h, bool swapped, uint32_t random)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+    struct pair_ask ask = {.tokens = TOKENS,
+                           .first = h->context_alone ? 2 : 0,
+                           .source_count = h->shares[1].limit != 0 ? 2 : 1,
+                           .random = random,
+                           .peers = {0, 1}};
+
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 4, true);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    for (uint32_t i = 0; i < ask.source_count; i++) {
+        const struct share *share = &h->shares[i];
+        pair_layout(&config.layout, share->tp, 2, 4, true);
+        config.layout.stages = share->stages;
+        config.layout.stage_limit[0] = share->stages == 2 ? 1 : 2;
+        config.layout.stage_limit[1] = share->stages == 2 ? 2 : 0;
+        config.layout.rank_begin = share->begin;
+        config.layout.rank_limit = share->limit;
+        pair_add(p, HLG_ROLE_PREFILL, &config);
+        pair_connect(p, DECODE, PREFILL + i, i, 0);
+    }
+    pair_run(p);
+    if (swapped) {
+        ask.peers[0] = ask.source_count - 1;
+        ask.peers[1] = 0;
+    }
+    bool sound = h->rank == HLG_NONE;
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), sound ? 0 : -HLG_EINVAL);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_SUBMIT_SOURCES], !sound);
+    if (!sound) {
+        assert_int_equal(p->sides[DECODE].note.a, h->rank);
+        assert_int_equal(p->sides[DECODE].note.b, h->hosts);
+        assert_int_equal(hlg_decode_open(p->sides[DECODE].decode), 0);
+        expect_pages(p, HLG_PAGE_FREE);
+    }
+    pair_close(p);
+}
+
+/* A rank that no source hosts would be missing from the count too, so that a request with holes were READY;
+ * one that two host would write twice. */
+static void sources_host_every_rank_once_or_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof hostings / sizeof hostings[0]; i++) {
+        for (uint32_t random = 0; random < 4; random++) {
+            check_hosting(&hostings[i], false, random << 30);
+            check_hosting(&hostings[i], true, random << 30);
+        }
+    }
+}
+
 static void pages_return_only_after_both_sources_are_fenced(void **state)
 {
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     hlg_handle request = submit(p, &two_sources);
@@ -459,7 +579,7 @@ static void pages_return_only_after_both_sources_are_fenced(void **state)
 static void a_reject_of_one_source_cancels_the_other(void **state)
 {
     struct hlg_event reject = {.kind = HLG_EVENT_REJECT, .reject = {.retry_after_ns = 55}};
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     submit(p, &two_sources);
@@ -483,7 +603,7 @@ static void a_reject_of_one_source_cancels_the_other(void **state)
 
 static void one_of_two_requests_unsent_fences_at_once(void **state)
 {
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     p->sides[DECODE].ends[1].refuse_count = 1;
@@ -593,7 +713,7 @@ static void pages_are_poisoned_when_the_domain_cannot_be_closed(void **state)
 
 static void one_lost_source_poisons_although_the_other_fenced(void **state)
 {
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     p->sides[DECODE].close_status = -HLG_EIO;
@@ -1047,6 +1167,7 @@ int main(void)
         cmocka_unit_test(pages_stay_while_a_write_is_outstanding),
         cmocka_unit_test(a_ready_request_cannot_be_cancelled),
         cmocka_unit_test(two_sources_are_ready_only_when_both_are_complete),
+        cmocka_unit_test(sources_host_every_rank_once_or_are_refused),
         cmocka_unit_test(pages_return_only_after_both_sources_are_fenced),
         cmocka_unit_test(a_reject_of_one_source_cancels_the_other),
         cmocka_unit_test(one_of_two_requests_unsent_fences_at_once),
