@@ -1147,6 +1147,135 @@ static void events_of_a_prefiller_are_refused(void **state)
     pair_close(p);
 }
 
+/* A layout with a context group: each request of more than one token brings exactly one context page. */
+static void a_submit_with_another_count_of_contexts_is_refused(void **state)
+{
+    static const uint32_t pages[] = {60, 61};
+    static const uint32_t contexts[] = {3, 4};
+    const struct hlg_page_list cases[] = {
+        {.count = 0, .pages = contexts},
+        {.count = 2, .pages = contexts},
+        {.count = 1, .first = 1, .pages = contexts},
+        {.count = 0, .first = 1, .pages = contexts},
+    };
+    struct hlg_prefill_config config;
+    struct hlg_event event = {
+        .kind = HLG_EVENT_SUBMIT,
+        .submit = {.source_count = 1, .tokens = TOKENS, .ttl_ns = HLG_TIME_NEVER}};
+
+    (void)state;
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 4, true);
+    struct pair *p = pair_simple(&config);
+    event.submit.groups[0] = (struct hlg_page_list){.count = 2, .pages = pages};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        event.submit.groups[1] = cases[i];
+        assert_int_equal(pair_feed(p, DECODE, &event), -HLG_EINVAL);
+        assert_int_equal(pair_page_state(p, DECODE, 60), HLG_PAGE_FREE);
+    }
+    event.submit.groups[1] = (struct hlg_page_list){.count = 1, .pages = contexts};
+    assert_int_equal(pair_feed(p, DECODE, &event), 0);
+    event.submit.tokens = 1; /* nothing to prefill: no context either */
+    event.submit.groups[0] = (struct hlg_page_list){0};
+    event.submit.groups[1] = (struct hlg_page_list){0};
+    assert_int_equal(pair_feed(p, DECODE, &event), 0);
+    pair_expect(p, DECODE, "ready");
+    pair_close(p);
+}
+
+/* Pages of all groups together are bounded, before one of them is looked at. */
+static void more_pages_than_a_message_holds_are_refused_at_once(void **state)
+{
+    static const uint32_t page = 1;
+    struct hlg_prefill_config config;
+    struct hlg_event event = {
+        .kind = HLG_EVENT_SUBMIT,
+        .submit = {.source_count = 1, .tokens = HLG_TOKENS_MAX, .ttl_ns = HLG_TIME_NEVER}};
+
+    (void)state;
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 1, false);
+    config.layout.group_count = 2;
+    config.layout.groups[1] = config.layout.groups[0];
+    config.layout.groups[0].layers[0] = 1;
+    config.layout.groups[1].layers[0] = 2;
+    struct pair *p = pair_simple(&config);
+    for (uint32_t g = 0; g < 2; g++) {
+        event.submit.groups[g] =
+            (struct hlg_page_list){.count = HLG_TOKENS_MAX - 1, .pages = &page};
+    }
+    assert_int_equal(pair_feed(p, DECODE, &event), -HLG_ELIMIT);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_SUBMIT_TOO_LARGE], 1);
+    assert_int_equal(hlg_decode_open(p->sides[DECODE].decode), 0);
+    pair_close(p);
+}
+
+/* Which replica set writes is drawn. Who shares the model but not that set is asked as well, since its ranks
+ * must compute too, and is not waited for. */
+static void a_source_that_has_nothing_to_send_is_not_waited_for(void **state)
+{
+    struct hlg_prefill_config decode;
+    struct hlg_prefill_config prefill;
+    uint32_t wrote = 0;
+
+    (void)state;
+    pair_config(&decode);
+    pair_config(&prefill);
+    decode.layout.groups[0].heads = 1;
+    prefill.layout.groups[0].heads = 1;
+    prefill.layout.tp = 2;
+    for (uint32_t offset = 0; offset < 2; offset++) {
+        struct pair *p = pair_open();
+        const struct pair_ask ask = {
+            .tokens = TOKENS, .random = offset << 31, .source_count = 2, .peers = {0, 1}};
+        pair_add(p, HLG_ROLE_DECODE, &decode);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            prefill.layout.rank_begin = rank;
+            prefill.layout.rank_limit = rank + 1;
+            pair_add(p, HLG_ROLE_PREFILL, &prefill);
+            pair_connect(p, DECODE, PREFILL + rank, rank, 0);
+        }
+        pair_run(p);
+        submit(p, &ask);
+        pair_run(p);
+        uint32_t writer = p->sides[PREFILL].asked.pieces > 0 ? PREFILL : OTHER;
+        assert_int_equal(p->sides[PREFILL].asked.pieces + p->sides[OTHER].asked.pieces, PIECES);
+        wrote |= 1u << writer;
+        pair_serve(p, writer, 1);
+        pair_run(p);
+        pair_expect(p, DECODE, "up up ready");
+        assert_true(pair_last(p, DECODE, HLG_NOTICE_READY)->bytes > 0);
+        pair_close(p);
+    }
+    assert_int_equal(wrote, 1u << PREFILL | 1u << OTHER);
+}
+
+/* Ranks of several nodes may decode together. One whose stage has no layer of what is asked waits for nothing. */
+static void a_stage_without_layers_is_ready_at_once(void **state)
+{
+    struct hlg_prefill_config decode;
+    struct hlg_prefill_config prefill;
+    struct pair *p = pair_open();
+
+    (void)state;
+    pair_config(&decode);
+    decode.layout.groups[0].layers[0] = 2;
+    prefill = decode;
+    decode.layout.stages = 2;
+    decode.layout.stage_limit[0] = 1;
+    decode.layout.stage_limit[1] = 2;
+    pair_add(p, HLG_ROLE_DECODE, &decode); /* it hosts the first stage */
+    pair_add(p, HLG_ROLE_PREFILL, &prefill);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    submit(p, &simple_ask);
+    pair_run(p);
+    pair_expect(p, DECODE, "up ready");
+    pair_expect(p, PREFILL, "up");
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_READY)->bytes, 0);
+    pair_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1193,6 +1322,10 @@ int main(void)
         cmocka_unit_test(a_submit_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_submit_without_id_needs_no_pointers),
         cmocka_unit_test(events_of_a_prefiller_are_refused),
+        cmocka_unit_test(a_submit_with_another_count_of_contexts_is_refused),
+        cmocka_unit_test(more_pages_than_a_message_holds_are_refused_at_once),
+        cmocka_unit_test(a_source_that_has_nothing_to_send_is_not_waited_for),
+        cmocka_unit_test(a_stage_without_layers_is_ready_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
