@@ -77,6 +77,8 @@ struct pair {
     struct pair_side sides[PAIR_SIDES_MAX];
     uint32_t side_count;
     hlg_time now;
+    hlg_time clocks[PAIR_SIDES_MAX]; /* each side's own is ahead of `now` by that */
+    bool prefill_dials;              /* or the decode side does: of the next pair_connect() */
     uint64_t connections;
     bool hold_frames;
     bool hold_writes; /* pull none */

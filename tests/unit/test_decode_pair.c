@@ -641,6 +641,68 @@ static void a_request_fails_at_its_deadline(void **state)
     pair_close(p);
 }
 
+/* Some transports lose an immediate and report no error to anybody. The count stands still: the request ends
+ * at its deadline, says how far it came, and its pages return by the fence. */
+static void a_lost_immediate_fails_the_request_at_its_deadline(void **state)
+{
+    struct pair_ask ask = {.tokens = TOKENS, .ttl_ns = 1000};
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &ask);
+    pair_run(p);
+    p->hold_landing = true;
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    struct pair_write *lost = pair_oldest(p);
+    assert_non_null(lost);
+    lost->landed = 1; /* its bytes, and no immediate of them */
+    p->hold_landing = false;
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested sent");
+    pair_expect(p, DECODE, "accepted");
+    pair_advance(p, 999);
+    pair_run(p);
+    pair_expect(p, DECODE, "");
+    pair_advance(p, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "failed(deadline) returned");
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_FAILED)->pieces_expected, PIECES);
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_FAILED)->pieces_counted, PIECES - 1);
+    pair_close(p);
+}
+
+/* What a REQUEST carries is a span. Clocks of two hosts have nothing in common. */
+static void a_deadline_is_kept_whatever_the_other_clock_says(void **state)
+{
+    struct pair_ask ask = {.tokens = TOKENS, .ttl_ns = 1000};
+    struct hlg_prefill_config config;
+
+    (void)state;
+    for (uint32_t ahead = DECODE; ahead <= PREFILL; ahead++) {
+        pair_config(&config);
+        struct pair *p = pair_open();
+        p->clocks[ahead] = 1000000 * HLG_NS_PER_S;
+        pair_add(p, HLG_ROLE_DECODE, &config);
+        pair_add(p, HLG_ROLE_PREFILL, &config);
+        pair_connect(p, DECODE, PREFILL, 0, 0);
+        pair_run(p);
+        submit(p, &ask);
+        pair_run(p);
+        p->hold_frames = true; /* each by its own clock */
+        pair_advance(p, 999);
+        pair_expect(p, PREFILL, "up requested");
+        pair_expect(p, DECODE, "up");
+        pair_advance(p, 1);
+        pair_expect(p, PREFILL, "stopping(deadline) fenced");
+        pair_expect(p, DECODE, "failed(deadline)");
+        p->hold_frames = false;
+        pair_run(p);
+        pair_expect(p, DECODE, "returned");
+        pair_close(p);
+    }
+}
+
 static void a_fence_that_does_not_come_closes_the_domain(void **state)
 {
     struct pair *p = open_simple();
@@ -1301,6 +1363,8 @@ int main(void)
         cmocka_unit_test(a_reject_of_one_source_cancels_the_other),
         cmocka_unit_test(one_of_two_requests_unsent_fences_at_once),
         cmocka_unit_test(a_request_fails_at_its_deadline),
+        cmocka_unit_test(a_lost_immediate_fails_the_request_at_its_deadline),
+        cmocka_unit_test(a_deadline_is_kept_whatever_the_other_clock_says),
         cmocka_unit_test(a_fence_that_does_not_come_closes_the_domain),
         cmocka_unit_test(a_lost_peer_fails_at_once_and_returns_when_closed),
         cmocka_unit_test(pages_are_poisoned_when_the_domain_cannot_be_closed),
