@@ -574,6 +574,82 @@ static void an_engine_that_does_not_poll_loses_nothing(void **state)
     assert_int_equal(refused, STALE_COMMANDS);
 }
 
+/* A core thread stands still in the log of its next line, until the test lets it go. */
+struct gate {
+    pthread_mutex_t lock;
+    _Atomic bool shut;
+};
+
+static void log_at_gate(void *context, enum hlg_log_level level, const char *line)
+{
+    struct gate *gate = context;
+
+    (void)level;
+    (void)line;
+    if (atomic_load(&gate->shut)) {
+        pthread_mutex_lock(&gate->lock);
+        pthread_mutex_unlock(&gate->lock);
+    }
+}
+
+#define BURST 8u
+
+/* Of an engine that releases no ticket: requests that find none are to be rejected, but their decoder gives
+ * them up before, more of them in one round than may be open at a time. */
+static void requests_without_a_ticket_may_end_by_themselves(void **state)
+{
+    static struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+    hlg_ticket ticket = 0;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.limits.requests_max = 1; /* so that there are two tickets */
+    config.limits.grant_requests = 64;
+    config.log = log_at_gate;
+    config.log_context = &gate;
+    config.log_level = HLG_LOG_WARN;
+    assert_int_equal(duo_open_side(duo, &duo->prefill, &config), 0);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &config);
+    assert_int_equal(duo_open_side(duo, &duo->decode, &config), 0);
+    duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 1);
+    duo->peer = duo_last(&duo->decode, HLG_NOTICE_PEER_UP)->peer;
+    duo->passive = true;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(duo_submit(duo, "ticket", 5, 2 * i, i, &ticket), 0);
+        duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, i + 1);
+        if (i == 1) {
+            pthread_mutex_lock(&gate.lock);
+            atomic_store(&gate.shut,
+                         true); /* the prefiller stands still when it stops the second */
+        }
+        assert_int_equal(hlg_messenger_cancel(duo->decode.messenger, ticket), 0);
+        duo_wait(duo, &duo->decode, HLG_NOTICE_FAILED, i + 1);
+        duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+    }
+    for (uint32_t i = 2; i < 2 + BURST; i++) {
+        assert_int_equal(duo_submit(duo, "none", 5, 2 * i, i, &ticket), 0);
+        assert_int_equal(hlg_messenger_cancel(duo->decode.messenger, ticket), 0);
+    }
+    duo_wait(duo, &duo->decode, HLG_NOTICE_FAILED, 2 + BURST);
+    atomic_store(&gate.shut, false);
+    pthread_mutex_unlock(&gate.lock);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 2 + BURST);
+
+    /* Once tickets are released it serves again. */
+    duo->passive = false;
+    duo->answered = duo->prefill.report_count;
+    for (uint32_t i = 0; i < duo->prefill.report_count; i++) {
+        if (duo->prefill.reports[i].kind == HLG_NOTICE_FENCED) {
+            ticket = duo->prefill.reports[i].ticket;
+            assert_int_equal(hlg_messenger_release(duo->prefill.messenger, ticket), 0);
+        }
+    }
+    assert_int_equal(duo_submit(duo, "served", 5, 40, 20, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+}
+
 #define SUBMITTERS 3u
 #define ROUNDS     20u
 
@@ -692,6 +768,7 @@ int main(void)
         DUO_TEST(a_submit_waits_for_its_word),
         DUO_TEST(a_source_that_hosts_half_is_refused_in_a_sentence),
         DUO_TEST(an_engine_that_does_not_poll_loses_nothing),
+        EMPTY_TEST(requests_without_a_ticket_may_end_by_themselves),
         DUO_TEST(threads_submit_at_once),
         EMPTY_TEST(configs_that_make_no_sense_are_refused),
     };
