@@ -25,6 +25,7 @@ static const struct {
     {HLG_NOTE_GRANT_BACKWARD, "a peer that takes grants back: credits"},
     {HLG_NOTE_GRANT_EXCEEDED, "a peer that asks beyond its grant: credits"},
     {HLG_NOTE_SUBMIT_TOO_LARGE, "an engine that asks what no HELLO leaves room for: credits"},
+    {HLG_NOTE_SUBMIT_SOURCES, "an engine that names too few or too many sources: decode_pair"},
 };
 
 static const char *note_elsewhere(uint32_t code)

@@ -3,7 +3,7 @@
 
 A patch is a unified diff below a head of `key: value` lines: `breaks` (the invariant, I1 to I8, or another rule of
 docs/protocol.md), `says` (what is wrong now, in a sentence) and `tests` (the ctest names to try, in order; `storm A-B`
-runs these seeds). It is applied to a copy of the sources, what its tests need is built, and the tests run until one
+runs these seeds). It is applied to a copy of the sources, and its tests are built and run, one by one, until one
 fails: the mutant is killed. One that no test notices survives, which is a failure of the tests; so is one that does
 not apply or does not compile. The unchanged copy must pass first.
 
@@ -152,7 +152,8 @@ class Copy:
         return sorted(names)
 
     def make(self, tests):
-        return call(["ninja", "-C", self.build, "-j", "1", *self.targets(tests)], BUILD_SECONDS)
+        targets = self.targets(tests)
+        return call(["ninja", "-C", self.build, "-j", "1", *targets], BUILD_SECONDS) if targets else (0, "")
 
     def run(self, test):
         environment = ["env", f"HALAGE_SOURCE_DIR={self.source}", f"HALAGE_BIN_DIR={self.build / 'bin'}"]
@@ -172,11 +173,11 @@ def judge(copy, mutant):
         status, output = call(patch, 60)
         if status != 0:
             return verdict("", f"does not apply: {output.strip().splitlines()[-1]}")
-        status, output = copy.make(mutant.tests)
-        if status != 0:
-            errors = [line for line in output.splitlines() if "error" in line] or ["no word why"]
-            return verdict("", f"does not build: {errors[0]}")
-        for test in mutant.tests:
+        for test in mutant.tests:  # each is built when it is its turn: most mutants die by the first
+            status, output = copy.make([test])
+            if status != 0:
+                errors = [line for line in output.splitlines() if "error" in line] or ["no word why"]
+                return verdict("", f"does not build: {errors[0]}")
             status, _ = copy.run(test)
             if status not in (0, 77):
                 return verdict(test)

@@ -1462,6 +1462,142 @@ static void events_of_a_decoder_are_refused(void **state)
     pair_close(p);
 }
 
+/* ---- what is no one's --------------------------------------------------------------------- */
+
+static void a_handle_of_no_request_is_stale(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    hlg_handle request = ask(p, DECODE, &simple_ask);
+    const hlg_handle handles[] = {0, UINT32_MAX, UINT64_MAX, request + 1, request + (1ull << 32)};
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
+        struct hlg_event reject = {.kind = HLG_EVENT_REJECT, .reject = {.request = handles[i]}};
+        assert_int_equal(pair_feed(p, PREFILL, &reject), -HLG_ESTALE);
+        assert_int_equal(pair_feed_request(p, PREFILL, HLG_EVENT_CANCEL, handles[i]), -HLG_ESTALE);
+    }
+    assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), 1);
+    pair_close(p);
+}
+
+/* A decoder that knows the limit never sends one: who does all the same is answered, and not with room. */
+static void a_prompt_beyond_the_limit_is_rejected(void **state)
+{
+    static const uint8_t prompt[65];
+
+    (void)state;
+    for (uint32_t bytes = 64; bytes <= 65; bytes++) {
+        struct pair *p = open_simple();
+        struct hlg_message message = good_request(1);
+        message.request.prompt = prompt;
+        message.request.prompt_bytes = bytes;
+        assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
+        pair_expect(p, PREFILL, bytes == 64 ? "requested" : "");
+        assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_REQUEST_REFUSED], bytes == 65);
+        assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), bytes == 64);
+        pair_close(p);
+    }
+}
+
+/* A full channel to one decoder says nothing of what another was sent. */
+static void a_refusal_of_another_peer_undoes_nothing(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_action action;
+    struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.number = 9}};
+
+    (void)state;
+    pair_config(&config);
+    struct pair *p = open_two_decoders(&config);
+    struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
+    cancel.answer.session = p->sides[DECODE].ends[0].connection;
+    for (uint64_t session = 0; session < 3; session++) {
+        cancel.answer.session = session; /* one of them is its own: answered FENCED */
+        assert_int_equal(pair_feed_message(p, PREFILL, 0, &cancel), 0);
+    }
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_SEND, &action), 1);
+    assert_int_equal(action.send.message.kind, HLG_MESSAGE_FENCED);
+    assert_int_equal(action.send.peer, 0);
+    struct hlg_event refused = {.kind = HLG_EVENT_SEND_REFUSED, .peer = {.peer = 1}};
+    assert_int_equal(pair_feed(p, PREFILL, &refused), 0);
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_SEND, &action), 0);
+    pair_close(p);
+}
+
+/* A stamp of one word lets the table go of an older forward only where nobody waits for its other words. */
+static void a_forward_that_another_rank_computes_is_kept(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_prefill_config decode;
+
+    (void)state;
+    pair_config(&config);
+    pair_config(&decode);
+    config.limits.forwards_max = 2;
+    pair_layout(&config.layout, 2, 2, 4, false);
+    pair_layout(&decode.layout, 2, 2, 4, false);
+    config.layout.all_reduce = 0; /* a word of each rank */
+    decode.layout.all_reduce = 0;
+    struct pair *p = pair_open();
+    pair_add(p, HLG_ROLE_DECODE, &decode);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    hlg_handle request = admitted(p, &(struct pair_ask){.tokens = 21});
+    assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, 4), 0);
+    assert_int_equal(pair_chunk(p, PREFILL, request, 2, 4, 4), 0);
+    assert_int_equal(pair_tick(p, PREFILL, 0, 2, 0), 0);
+    assert_int_equal(pair_chunk(p, PREFILL, request, 3, 8, 12), -HLG_ELIMIT);
+    assert_int_equal(pair_tick(p, PREFILL, 1, 2, 0), 0);
+    assert_int_equal(pair_chunk(p, PREFILL, request, 3, 8, 12), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 2), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 3), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up accepted ready");
+    pair_close(p);
+}
+
+/* An end that comes late is no news; one of a forward that never was, or an abort, is a mistake. */
+static void the_end_of_a_forward_may_come_after_newer_stamps(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 1), -HLG_ESTATE);
+    hlg_handle request = admitted(p, &simple_ask);
+    assert_int_equal(pair_chunk(p, PREFILL, request, 5, 0, TOKENS - 1), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 5), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 5), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 4), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_ABORT, 5), -HLG_ESTATE);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 6), -HLG_ESTATE);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 0), -HLG_ESTATE);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 0x1000005), -HLG_ESTATE);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    pair_close(p);
+}
+
+/* A REQUEST may cross the DRAIN: it is answered, and what was taken before goes on. */
+static void a_request_that_crosses_a_drain_is_rejected(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_message message = good_request(9);
+
+    (void)state;
+    ask(p, DECODE, &simple_ask);
+    assert_int_equal(pair_feed_kind(p, PREFILL, HLG_EVENT_DRAIN), 0);
+    assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
+    pair_expect(p, PREFILL, "requested");
+    assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), 1);
+    pair_run(p);
+    assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_REJECT], 1);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "draining accepted ready");
+    pair_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1511,6 +1647,12 @@ int main(void)
         cmocka_unit_test(an_admit_that_does_not_fit_changes_nothing),
         cmocka_unit_test(chunks_out_of_order_change_nothing),
         cmocka_unit_test(events_of_a_decoder_are_refused),
+        cmocka_unit_test(a_handle_of_no_request_is_stale),
+        cmocka_unit_test(a_prompt_beyond_the_limit_is_rejected),
+        cmocka_unit_test(a_refusal_of_another_peer_undoes_nothing),
+        cmocka_unit_test(a_forward_that_another_rank_computes_is_kept),
+        cmocka_unit_test(the_end_of_a_forward_may_come_after_newer_stamps),
+        cmocka_unit_test(a_request_that_crosses_a_drain_is_rejected),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
