@@ -56,6 +56,17 @@ class Trace(unittest.TestCase):
             self.assertRegex(head, r"^trace version 2 role (prefill|decode) node [0-9a-f]{16} ")
             self.assertRegex(outcome, r"^replayed: events \d+ actions \d+ hash [0-9a-f]{16} equal$")
 
+    def test_several_prefill_nodes_leave_a_trace_each(self):
+        with tempfile.TemporaryDirectory() as directory:
+            result = call(BIN / "halage", "demo", "--sources", 2, "--decode-nodes", 1, "--requests", 4,
+                          "--record", directory)
+            self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            traces = sorted(pathlib.Path(directory).iterdir())
+            self.assertEqual([t.name for t in traces], ["decode-1.trace", "prefill-2.trace", "prefill.trace"])
+            for path in traces:
+                result = trace("--summary", path)
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+
     def test_requests_are_seen_on_both_sides(self):
         prefill = trace(self.path("prefill.trace")).stdout
         requested = len(re.findall(r"notice requested ", prefill))
