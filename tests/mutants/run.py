@@ -29,7 +29,9 @@ ROOT = HERE.parent.parent
 HEAD_KEYS = ("breaks", "says", "tests")
 RULES = re.compile(r"^(I[1-8]b?|R[0-9]+|transport|codec|security|limits)$")
 BUILD_SECONDS = 600
-TEST_SECONDS = 120
+TEST_SECONDS = 40  # a mutant that hangs is noticed too
+LONG_TEST_SECONDS = 120
+LONG_TESTS = re.compile(r"^(storm \d+-\d+|failure-matrix|plan-exhaustive)$")
 
 
 class BadInput(Exception):
@@ -157,7 +159,8 @@ class Copy:
 
     def run(self, test):
         environment = ["env", f"HALAGE_SOURCE_DIR={self.source}", f"HALAGE_BIN_DIR={self.build / 'bin'}"]
-        return call(environment + self.command(test), TEST_SECONDS, self.build)
+        seconds = LONG_TEST_SECONDS if LONG_TESTS.match(test) else TEST_SECONDS
+        return call(environment + self.command(test), seconds, self.build)
 
 
 def judge(copy, mutant):
