@@ -165,7 +165,8 @@ int hlg_messenger_disconnect(struct hlg_messenger *m, hlg_peer peer);
 struct hlg_submit {
     size_t size;
     uint32_t source_count;           /* prefill nodes that will write, 1..limits.sources_max */
-    hlg_peer peers[HLG_SOURCES_MAX]; /* [source_count], all UP */
+    hlg_peer peers[HLG_SOURCES_MAX]; /* [source_count], all UP; together they host each rank of the
+                                        prefillers' that holds anything of what is asked, once */
     uint32_t pool;
     uint32_t tokens; /* of the prompt, >= 1; tokens - 1 are prefilled */
     uint32_t id_bytes;
@@ -379,8 +380,8 @@ int hlg_messenger_stats(struct hlg_messenger *m, struct hlg_messenger_stats *sta
 
 /*
  * All that is measured, in Prometheus' text format (version 0.0.4); docs/metrics.md lists the names. As
- * old as the stats. Labels are few and fixed: none names a peer or a request. Some 20 KB; some 100 us of
- * the calling thread, of which the core thread can wait for a copy of 5 KB alone.
+ * old as the stats. Labels are few and fixed: none names a peer or a request. Some 30 KB; half a
+ * millisecond of the calling thread, of which the core thread can wait for a copy of 4 KB alone.
  *
  * text   [bytes] filled with as much as fits, ended with 0; may be NULL with 0 bytes
  *

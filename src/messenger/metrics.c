@@ -132,6 +132,7 @@ void metrics_note(struct metrics *x, const struct hlg_note *note)
         x->bad[METRICS_BAD_PIECES]++;
         break;
     case HLG_NOTE_CREDIT_BACKWARD:
+    case HLG_NOTE_GRANT_BACKWARD:
         x->bad[METRICS_BAD_CREDIT]++;
         break;
     case HLG_NOTE_FENCE_TIMEOUT:

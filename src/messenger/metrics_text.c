@@ -136,6 +136,7 @@ static const struct row rows[] = {
     {"bad_messages_total", "reason=\"foreign\"", NULL, ROW_COUNT, AT(bad[METRICS_BAD_FOREIGN])},
     {"bad_messages_total", "reason=\"pieces\"", NULL, ROW_COUNT, AT(bad[METRICS_BAD_PIECES])},
     {"bad_messages_total", "reason=\"credit\"", NULL, ROW_COUNT, AT(bad[METRICS_BAD_CREDIT])},
+    {"bad_messages_total", "reason=\"grant\"", NULL, ROW_COUNT, AT(pump.prefill.beyond_grant)},
     {"fence_timeouts_total", "", "Cancels that were not confirmed in time: the session ended",
      ROW_COUNT, AT(fence_timeouts)},
     /* peers */

@@ -1,4 +1,5 @@
 /* On the core thread: what the machine tells the engine becomes reports and log lines. */
+#include "../core/note.h"
 #include "messenger_internal.h"
 
 #include <halage/log.h>
@@ -176,12 +177,23 @@ static void fill_view(struct hlg_messenger *m, struct entry *entry, const struct
     }
 }
 
+/* One that found no entry ended before it was rejected; the machine has its place for others. */
+static void forget_unwanted(struct hlg_messenger *m, hlg_handle request)
+{
+    for (uint32_t i = 0; i < m->unwanted_count; i++) {
+        if (m->unwanted[i] == request) {
+            m->unwanted[i] = m->unwanted[--m->unwanted_count];
+            return;
+        }
+    }
+}
+
 static struct entry *take_requested(struct hlg_messenger *m, const struct hlg_notice *notice)
 {
     struct entry *entry = entry_take(m);
 
     if (entry == NULL) {
-        HLG_ASSERT(m->unwanted_count < m->config.limits.requests_max);
+        HLG_ASSERT(m->unwanted_count < m->config.limits.requests_max); /* all are open */
         m->unwanted[m->unwanted_count++] = notice->request;
         return NULL;
     }
@@ -266,6 +278,9 @@ static void take_request_notice(struct hlg_messenger *m, const struct hlg_notice
                   notice->pieces_counted, notice->pieces_expected);
     metrics_notice(&m->metrics, notice, begun, pages_of(m, entry));
     if (entry == NULL) {
+        if (last) {
+            forget_unwanted(m, notice->request);
+        }
         return; /* it found no entry and is being rejected */
     }
     /* The core thread alone writes tickets of open entries. */
@@ -333,6 +348,10 @@ void note_take(void *messenger, const struct hlg_note *note)
     uint64_t suppressed = 0;
 
     metrics_note(&m->metrics, note);
+    if (m->submitting != HLG_NONE &&
+        (note->code == HLG_NOTE_SUBMIT_SOURCES || note->code == HLG_NOTE_SUBMIT_TOO_LARGE)) {
+        m->refused = *note;
+    }
     if (m->config.log == NULL || (uint32_t)level > m->config.log_level) {
         return; /* a step of every request, most often */
     }

@@ -1,13 +1,15 @@
 /*
  * What threads speak through: a bounded queue of fixed-size items for any number of threads on either
- * end, a bell that wakes a sleeper, and a latch that is set once. Nothing here blocks or allocates
- * after init.
+ * end, a bell that wakes a sleeper, and a latch that is set once. Nothing here allocates after init, or
+ * blocks but for the copy of an item that another thread is at.
  */
 #ifndef HALAGE_MESSENGER_RING_H
 #define HALAGE_MESSENGER_RING_H
 
 #include <errno.h>
 #include <halage/base.h>
+#include <poll.h>
+#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -63,8 +65,31 @@ static inline void ring_fini(struct ring *r)
     r->items = NULL;
 }
 
+/*
+ * Whether the cell of push number `at` still holds the item one round ago. If not, the pop that empties it is
+ * under way: its thread may be held up there while others pop and push, so that an item whose room is
+ * certain, such as a ticket that comes back, finds its cell in use for a moment.
+ */
+static inline bool ring_is_full(const struct ring *r, uint64_t at)
+{
+    /* acquire: pairs with the pushes so far, so that each pop that came before one of them is counted */
+    (void)atomic_load_explicit(&r->pushes, memory_order_acquire);
+    return atomic_load_explicit(&r->pops, memory_order_relaxed) + r->mask + 1 <= at;
+}
+
+/* Another thread copies an item; sleeps where that one may be waiting for our processor. */
+static inline void ring_pause(uint32_t *rounds)
+{
+    if (++*rounds < 64) {
+        (void)sched_yield();
+    } else {
+        (void)poll(NULL, 0, 1);
+    }
+}
+
 static inline bool ring_push(struct ring *r, const void *item)
 {
+    uint32_t rounds = 0;
     /* relaxed: the number is only a guess until the turn confirms it */
     uint64_t at = atomic_load_explicit(&r->pushes, memory_order_relaxed);
 
@@ -73,13 +98,17 @@ static inline bool ring_push(struct ring *r, const void *item)
            we write */
         uint64_t turn = atomic_load_explicit(&r->turns[at & r->mask], memory_order_acquire);
         if (turn == at) {
-            /* relaxed: claims a number, publishes nothing */
-            if (atomic_compare_exchange_weak_explicit(&r->pushes, &at, at + 1, memory_order_relaxed,
+            /* release: pairs with ring_is_full(); publishes nothing else */
+            if (atomic_compare_exchange_weak_explicit(&r->pushes, &at, at + 1, memory_order_release,
                                                       memory_order_relaxed)) {
                 break;
             }
         } else if (turn < at) {
-            return false; /* still full of the item one round ago */
+            if (ring_is_full(r, at)) {
+                return false;
+            }
+            ring_pause(&rounds);
+            at = atomic_load_explicit(&r->pushes, memory_order_relaxed);
         } else {
             at = atomic_load_explicit(&r->pushes, memory_order_relaxed);
         }

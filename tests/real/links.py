@@ -6,8 +6,7 @@ from world import ASLEEP, Decode, Prefill
 
 
 def start(world, hosts, **options):
-    """A prefill node on host a. Returns it and the address that host b reaches it at. All nodes have a key."""
-    world.make_key()
+    """A prefill node on host a. Returns it and the address that host b reaches it at."""
     prefill = Prefill(world, host=hosts.address[hosts.a], netns=hosts.a, **options)
     prefill.wait_up()
     return prefill, f"{hosts.address[hosts.a]}:{prefill.port}"

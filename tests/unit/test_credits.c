@@ -210,28 +210,32 @@ static void one_of_two_sources_may_wait(void **state)
 {
     struct hlg_prefill_config config;
     struct pair *p = pair_open();
-    struct pair_ask ask = ask_for(0);
+    struct pair_ask ask = {.tokens = TOKENS, .source_count = 2, .peers = {0, 1}};
     hlg_handle first = 0;
 
     (void)state;
     pair_config(&config);
     pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_layout(&config.layout, 2, 2, 4, false); /* each hosts one of two ranks */
+    config.layout.rank_limit = 1;
     pair_add(p, HLG_ROLE_PREFILL, &config);
+    config.layout.rank_begin = 1;
+    config.layout.rank_limit = 2;
     config.limits.grant_requests = 1;
     pair_add(p, HLG_ROLE_PREFILL, &config);
     pair_connect(p, DECODE, PREFILL, 0, 0);
     pair_connect(p, DECODE, OTHER, 1, 0);
     pair_run(p);
-    ask.peers[0] = 1;
     assert_int_equal(pair_submit(p, DECODE, &ask, &first), 0);
     pair_run(p);
-    ask = (struct pair_ask){.tokens = TOKENS, .page = 2, .source_count = 2, .peers = {0, 1}};
+    ask.page = 2;
     assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
     pair_run(p);
-    pair_expect(p, PREFILL, "up requested");
+    pair_expect(p, PREFILL, "up requested requested");
     pair_expect(p, OTHER, "up requested");
     pair_serve(p, PREFILL, 1);
     pair_run(p);
+    pair_expect(p, PREFILL, "sent");
     assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, first), 0);
     pair_run(p); /* its end gives back what the second waits for */
     pair_expect(p, OTHER, "stopping(cancelled) fenced requested");

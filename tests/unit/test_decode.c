@@ -46,8 +46,8 @@ static int bench_setup(void **state)
                                     .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
                                     .group_count = 1,
                                     .groups = {{.planes = 1,
-                                                .heads = 1,
-                                                .head_bytes = 4,
+                                                .heads = 2,
+                                                .head_bytes = 2,
                                                 .page_tokens = 1,
                                                 .page_count = PAGES,
                                                 .layers = {1}}}};
@@ -158,6 +158,15 @@ static void join(struct bench *b, uint32_t peer, uint32_t domain, uint64_t node)
     join_as(b, peer, domain, node, node);
 }
 
+/* The same, as peer `rank` in the fence domain of that number, with a prefiller that hosts one rank of two. */
+static void join_rank(struct bench *b, uint32_t rank, uint64_t node)
+{
+    b->layout.tp = 2;
+    b->layout.rank_begin = rank;
+    b->layout.rank_limit = rank + 1;
+    join(b, rank, rank, node);
+}
+
 /* Asks peers [first, first + count) for `pages` pages from page `page` on. */
 static int submit(struct bench *b, uint32_t first, uint32_t count, uint32_t page, uint32_t pages)
 {
@@ -213,12 +222,12 @@ static void a_lost_source_does_not_end_who_has_its_number_now(void **state)
 {
     struct bench *b = *state;
 
-    join(b, 0, 0, 10);
-    join(b, 1, 1, 11);
+    join_rank(b, 0, 10);
+    join_rank(b, 1, 11);
     assert_int_equal(submit(b, 0, 2, 0, 2), 0);
     close_peer(b, 0, -HLG_EIO);
     assert_int_equal(count_notices(b, HLG_NOTICE_FAILED), 1);
-    join(b, 0, 0, 12);
+    join_rank(b, 0, 12);
     b->now += FENCE_NS;
     assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_TIME}), 0);
     assert_int_equal(count_notices(b, HLG_NOTICE_PEER_DOWN), 2);
@@ -415,11 +424,11 @@ static void a_later_session_vouches_for_nothing_of_a_lost_one(void **state)
 {
     struct bench *b = *state;
 
-    join(b, 0, 0, 10);
-    join(b, 1, 1, 11);
+    join_rank(b, 0, 10);
+    join_rank(b, 1, 11);
     assert_int_equal(submit(b, 0, 2, 0, 2), 0);
     close_peer(b, 0, -HLG_EIO);
-    join(b, 0, 0, 10);
+    join_rank(b, 0, 10);
     answer(b, 0, HLG_MESSAGE_FENCED, 10);
     close_peer(b, 0, 0);
     assert_int_equal(count_notices(b, HLG_NOTICE_RETURNED), 0);

@@ -510,6 +510,37 @@ static void a_submit_waits_for_its_word(void **state)
                      -HLG_EINVAL);
 }
 
+/* A node that hosts half of the ranks has half of the bytes: the engine is told to name the other as well. */
+static void a_source_that_hosts_half_is_refused_in_a_sentence(void **state)
+{
+    struct hlg_messenger_config config;
+    struct duo *duo = *state;
+    uint32_t page = 0;
+    uint32_t context = 0;
+    struct hlg_submit submit = {
+        .size = sizeof submit,
+        .source_count = 1,
+        .tokens = 5,
+        .groups = {{.count = 1, .pages = &page}, {.count = 1, .pages = &context}}};
+    hlg_ticket ticket = 0;
+
+    duo_close_side(&duo->prefill);
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.layout.tp = 2;
+    assert_int_equal(duo_open_side(duo, &duo->prefill, &config), 0);
+    duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 2);
+    submit.peers[0] = duo_last(&duo->decode, HLG_NOTICE_PEER_UP)->peer;
+    assert_int_equal(hlg_messenger_submit(duo->decode.messenger, &submit, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+    const struct hlg_report *failed = duo_last(&duo->decode, HLG_NOTICE_FAILED);
+    assert_int_equal(failed->reason, HLG_REASON_LOCAL);
+    assert_int_equal(failed->error, -HLG_EINVAL);
+    assert_string_equal(failed->text, "not submitted: no prefill node named hosts rank 1; name all "
+                                      "that share the model");
+    assert_int_equal(duo_count(&duo->decode, HLG_NOTICE_READY), 0);
+}
+
 #define STALE_COMMANDS 1000u
 
 /* Each of these brings a report, many more than there is room for: the commands wait instead. */
@@ -541,6 +572,82 @@ static void an_engine_that_does_not_poll_loses_nothing(void **state)
         }
     }
     assert_int_equal(refused, STALE_COMMANDS);
+}
+
+/* A core thread stands still in the log of its next line, until the test lets it go. */
+struct gate {
+    pthread_mutex_t lock;
+    _Atomic bool shut;
+};
+
+static void log_at_gate(void *context, enum hlg_log_level level, const char *line)
+{
+    struct gate *gate = context;
+
+    (void)level;
+    (void)line;
+    if (atomic_load(&gate->shut)) {
+        pthread_mutex_lock(&gate->lock);
+        pthread_mutex_unlock(&gate->lock);
+    }
+}
+
+#define BURST 8u
+
+/* Of an engine that releases no ticket: requests that find none are to be rejected, but their decoder gives
+ * them up before, more of them in one round than may be open at a time. */
+static void requests_without_a_ticket_may_end_by_themselves(void **state)
+{
+    static struct gate gate = {.lock = PTHREAD_MUTEX_INITIALIZER};
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+    hlg_ticket ticket = 0;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.limits.requests_max = 1; /* so that there are two tickets */
+    config.limits.grant_requests = 64;
+    config.log = log_at_gate;
+    config.log_context = &gate;
+    config.log_level = HLG_LOG_WARN;
+    assert_int_equal(duo_open_side(duo, &duo->prefill, &config), 0);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &config);
+    assert_int_equal(duo_open_side(duo, &duo->decode, &config), 0);
+    duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 1);
+    duo->peer = duo_last(&duo->decode, HLG_NOTICE_PEER_UP)->peer;
+    duo->passive = true;
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(duo_submit(duo, "ticket", 5, 2 * i, i, &ticket), 0);
+        duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, i + 1);
+        if (i == 1) {
+            pthread_mutex_lock(&gate.lock);
+            atomic_store(&gate.shut,
+                         true); /* the prefiller stands still when it stops the second */
+        }
+        assert_int_equal(hlg_messenger_cancel(duo->decode.messenger, ticket), 0);
+        duo_wait(duo, &duo->decode, HLG_NOTICE_FAILED, i + 1);
+        duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+    }
+    for (uint32_t i = 2; i < 2 + BURST; i++) {
+        assert_int_equal(duo_submit(duo, "none", 5, 2 * i, i, &ticket), 0);
+        assert_int_equal(hlg_messenger_cancel(duo->decode.messenger, ticket), 0);
+    }
+    duo_wait(duo, &duo->decode, HLG_NOTICE_FAILED, 2 + BURST);
+    atomic_store(&gate.shut, false);
+    pthread_mutex_unlock(&gate.lock);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 2 + BURST);
+
+    /* Once tickets are released it serves again. */
+    duo->passive = false;
+    duo->answered = duo->prefill.report_count;
+    for (uint32_t i = 0; i < duo->prefill.report_count; i++) {
+        if (duo->prefill.reports[i].kind == HLG_NOTICE_FENCED) {
+            ticket = duo->prefill.reports[i].ticket;
+            assert_int_equal(hlg_messenger_release(duo->prefill.messenger, ticket), 0);
+        }
+    }
+    assert_int_equal(duo_submit(duo, "served", 5, 40, 20, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
 }
 
 #define SUBMITTERS 3u
@@ -659,7 +766,9 @@ int main(void)
         DUO_TEST(a_draining_prefiller_is_told_of),
         DUO_TEST(drained_is_told_when_all_is_over),
         DUO_TEST(a_submit_waits_for_its_word),
+        DUO_TEST(a_source_that_hosts_half_is_refused_in_a_sentence),
         DUO_TEST(an_engine_that_does_not_poll_loses_nothing),
+        EMPTY_TEST(requests_without_a_ticket_may_end_by_themselves),
         DUO_TEST(threads_submit_at_once),
         EMPTY_TEST(configs_that_make_no_sense_are_refused),
     };

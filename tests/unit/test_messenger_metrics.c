@@ -273,6 +273,8 @@ static void immediates_are_counted_by_what_is_wrong_with_them(void **state)
         {HLG_NOTE_PIECES_DIFFER, "halage_bad_messages_total{side=\"decode\",reason=\"pieces\"}", 1},
         {HLG_NOTE_CREDIT_BACKWARD, "halage_bad_messages_total{side=\"decode\",reason=\"credit\"}",
          1},
+        {HLG_NOTE_GRANT_BACKWARD, "halage_bad_messages_total{side=\"decode\",reason=\"credit\"}",
+         1},
         {HLG_NOTE_FENCE_TIMEOUT, "halage_fence_timeouts_total{side=\"decode\"}", 1},
         {HLG_NOTE_SESSION_REFUSED, "halage_sessions_refused_total{side=\"decode\"}", 1},
     };

@@ -59,6 +59,45 @@ static void items_come_out_in_order_and_full_is_said(void **state)
     ring_fini(&ring);
 }
 
+/* A pop of the first cell that was begun; its thread was then held up. */
+static void *finish_pop(void *context)
+{
+    struct ring *ring = context;
+
+    (void)poll(NULL, 0, 5);
+    atomic_store_explicit(&ring->turns[0], ring_capacity(ring), memory_order_release);
+    return NULL;
+}
+
+/* Items that are never more than the cells always find room, though whoever pops is held up for a while: the
+ * one that takes a ticket may be, while others give theirs back. */
+static void a_pop_under_way_does_not_make_it_full(void **state)
+{
+    struct ring ring;
+    pthread_t thread;
+    uint32_t value = 0;
+
+    (void)state;
+    assert_int_equal(ring_init(&ring, 2, sizeof value), 0);
+    for (value = 0; value < 2; value++) {
+        assert_true(ring_push(&ring, &value));
+    }
+    assert_int_equal(atomic_fetch_add(&ring.pops, 1), 0);
+    assert_true(ring_pop(&ring, &value));
+    assert_int_equal(value, 1);
+    assert_int_equal(pthread_create(&thread, NULL, finish_pop, &ring), 0);
+    for (value = 2; value < 4; value++) {
+        assert_true(ring_push(&ring, &value));
+    }
+    assert_false(ring_push(&ring, &value));
+    pthread_join(thread, NULL);
+    for (uint32_t i = 2; i < 4; i++) {
+        assert_true(ring_pop(&ring, &value));
+        assert_int_equal(value, i);
+    }
+    ring_fini(&ring);
+}
+
 static void *produce(void *context)
 {
     struct crowd *c = context;
@@ -181,6 +220,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_come_out_in_order_and_full_is_said),
+        cmocka_unit_test(a_pop_under_way_does_not_make_it_full),
         cmocka_unit_test(many_threads_lose_and_repeat_nothing),
         cmocka_unit_test(a_sleeper_misses_no_item),
     };

@@ -720,6 +720,33 @@ static void the_census_counts_what_is_in_use_and_nothing_at_rest(void **state)
 
 /* The older session's fence domain closes with it, and with the domain whoever is in it: also the new one,
  * which comes again. */
+/* Each side greets on its own channel first, and takes the other's HELLO on it for the newer one: both end,
+ * as the other side says BYE. Nothing hangs, and one that dials again is UP. */
+static void dials_that_cross_end_both_and_one_more_mends(void **state)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+
+    (void)state;
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    p->prefill_dials = true;
+    pair_connect(p, DECODE, PREFILL, 1, 1);
+    p->prefill_dials = false;
+    pair_run(p);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_SESSION_REPLACED], 1);
+    assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_SESSION_REPLACED], 1);
+    pair_expect(p, DECODE, "up down up down");
+    pair_expect(p, PREFILL, "up down up down");
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up");
+    pair_expect(p, PREFILL, "up");
+    pair_close(p);
+}
+
 static void a_new_hello_in_the_older_sessions_domain_comes_again(void **state)
 {
     struct pair *p = open_simple();
@@ -883,6 +910,7 @@ int main(void)
         cmocka_unit_test(a_disconnect_says_bye_and_closes),
         cmocka_unit_test(a_config_that_cannot_work_has_no_size),
         cmocka_unit_test(the_census_counts_what_is_in_use_and_nothing_at_rest),
+        cmocka_unit_test(dials_that_cross_end_both_and_one_more_mends),
         cmocka_unit_test(a_new_hello_in_the_older_sessions_domain_comes_again),
         cmocka_unit_test(a_bye_with_a_reason_ends_a_session_that_is_up),
         cmocka_unit_test(a_session_that_ends_while_it_opens_stays_ended),
