@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Those that argp adds to every command. */
 static const struct argp_option added[] = {
@@ -44,6 +45,29 @@ bool options_same_file(const char *program, const char *option, const char *outp
                             output, input);
     }
     return same;
+}
+
+/* What access() says of the file, or where there is none of its folder. */
+static int output_error(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    struct stat status;
+    if (stat(file, &status) == 0) {
+        return S_ISDIR(status.st_mode) ? EISDIR : access(file, W_OK) == 0 ? 0 : errno;
+    }
+    char *folder = slash == NULL ? strdup(".") : strndup(file, (size_t)(slash - file) + 1);
+    const int error = folder == NULL || access(folder, W_OK | X_OK) != 0 ? errno : 0;
+    free(folder);
+    return error;
+}
+
+bool options_output_possible(const char *program, const char *option, const char *file)
+{
+    const int error = file == NULL || strcmp(file, "-") == 0 ? 0 : output_error(file);
+    if (error != 0) {
+        (void)options_error(program, "%s: %s: cannot be opened: %s", option, file, strerror(error));
+    }
+    return error == 0;
 }
 
 bool options_u32(const char *text, uint32_t *value)
