@@ -159,8 +159,9 @@ int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
                   const struct outgoing **outgoing);
 /* Called first for every event: what the last `next` pulled is sent now, unless refused. */
 void sessions_begin(struct sessions *s, const struct hlg_event *event);
-/* Drop the message that `next` just pulled: it is no longer wanted, and was not sent. */
-void sessions_unsend(struct sessions *s);
+/* Drop the REQUEST of a slot, with *load, which is no longer wanted. Returns whether one was queued. A look
+ * through the peer's queue. */
+bool sessions_take_back(struct sessions *s, uint32_t peer, uint32_t slot, struct hlg_load *load);
 
 struct hlg_notice *sessions_notice(struct sessions *s, uint32_t kind, uint32_t peer);
 void sessions_note(struct sessions *s, uint32_t code, uint32_t peer, uint64_t a, uint64_t b,

@@ -152,7 +152,23 @@ static void on_release(struct hlg_messenger *m, struct entry *entry)
         HLG_ASSERT(error == 0); /* bound and finished is READY */
         binding_end(m, entry);
     }
-    entry_free(m, entry);
+    m->leaving[m->leaving_count++] = entry_index(m, entry);
+    command_free_released(m);
+}
+
+void command_free_released(struct hlg_messenger *m)
+{
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < m->leaving_count; i++) {
+        struct entry *entry = &m->entries[m->leaving[i]];
+        if (entry_leave(entry)) {
+            entry_free(m, entry);
+        } else {
+            m->leaving[left++] = m->leaving[i];
+        }
+    }
+    m->leaving_count = left;
 }
 
 /* ---- Prefill ---- */

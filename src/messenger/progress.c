@@ -265,6 +265,7 @@ void *progress_main(void *messenger)
         watchdog_round(&m->watch);
         int work = take_connections(m, hlg_pump_now(m->pump));
         work += take_layers_and_commands(m);
+        command_free_released(m);
         work += command_reject_unwanted(m);
         work += hold_step(m, hlg_pump_now(m->pump));
         work += hlg_pump_step(m->pump);
