@@ -1598,6 +1598,75 @@ static void a_request_that_crosses_a_drain_is_rejected(void **state)
     pair_close(p);
 }
 
+/* A context page is asked for, or the prompt has none: it cannot be there already. */
+static void a_context_that_is_said_to_be_there_is_rejected(void **state)
+{
+    static const uint32_t pages[] = {3, 4};
+    struct hlg_prefill_config config;
+    struct hlg_message message = good_request(1);
+
+    (void)state;
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 4, true);
+    struct pair *p = pair_simple(&config);
+    message.request.group_count = 2;
+    message.request.groups[1] = (struct hlg_page_list){.first = 1, .pages = pages};
+    assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
+    pair_expect(p, PREFILL, "");
+    assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_REQUEST_REFUSED], 1);
+    message.request.number = 2;
+    message.request.pieces = PIECES + 1;
+    message.request.groups[1] = (struct hlg_page_list){.count = 1, .pages = pages};
+    assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
+    pair_expect(p, PREFILL, "requested");
+    pair_close(p);
+}
+
+/* Numbers begin anew with each incarnation of a decoder: its CANCEL is not of its predecessor's request, though
+ * that has the same number and still drains. */
+static void a_cancel_of_the_next_incarnation_is_its_own(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
+    struct hlg_event up = {.kind = HLG_EVENT_CHANNEL_UP, .peer = {.peer = 1, .domain = 1}};
+    struct hlg_event opened = {.kind = HLG_EVENT_PEER_OPENED, .peer = {.peer = 1}};
+    struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO,
+                                .hello = {.protocol_min = HLG_PROTOCOL_MIN,
+                                          .protocol_max = HLG_PROTOCOL_MAX,
+                                          .role = HLG_ROLE_DECODE,
+                                          .window_pieces = 64,
+                                          .message_bytes_max = 4096,
+                                          .prompt_bytes_max = 64,
+                                          .node = 100,
+                                          .incarnation = 2000,
+                                          .session = 1,
+                                          .fingerprint = {7},
+                                          .layout = p->sides[DECODE].config.layout,
+                                          .address_count = 1}};
+    struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.session = 1}};
+    struct hlg_action action = {0};
+
+    (void)state;
+    p->hold_done = true;
+    ask(p, DECODE, &simple_ask);
+    cancel.answer.number = p->sides[PREFILL].asked.number;
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    assert_int_equal(pair_feed(p, PREFILL, &up), 0);
+    assert_int_equal(pair_feed_message(p, PREFILL, 1, &hello), 0);
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_PEER_OPEN, &action), 1);
+    assert_int_equal(pair_feed(p, PREFILL, &opened), 0);
+    pair_expect(p, PREFILL, "requested down stopping(peer) up"); /* not fenced: it drains */
+    assert_int_equal(pair_feed_message(p, PREFILL, 1, &cancel), 0);
+    assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_CANCEL_UNKNOWN], 1);
+    uint32_t fenced = 0;
+    while (hlg_prefill_next(prefill, 0, HLG_ACTION_SEND, &action) != 0) {
+        fenced += action.send.peer == 1 && action.send.message.kind == HLG_MESSAGE_FENCED;
+    }
+    assert_int_equal(fenced, 1);
+    pair_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1653,6 +1722,8 @@ int main(void)
         cmocka_unit_test(a_forward_that_another_rank_computes_is_kept),
         cmocka_unit_test(the_end_of_a_forward_may_come_after_newer_stamps),
         cmocka_unit_test(a_request_that_crosses_a_drain_is_rejected),
+        cmocka_unit_test(a_context_that_is_said_to_be_there_is_rejected),
+        cmocka_unit_test(a_cancel_of_the_next_incarnation_is_its_own),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
