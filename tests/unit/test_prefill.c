@@ -1667,6 +1667,25 @@ static void a_cancel_of_the_next_incarnation_is_its_own(void **state)
     pair_close(p);
 }
 
+/* As many as the table holds: each of them stops. */
+static void an_abort_stops_every_request_of_its_forward(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    for (uint32_t i = 0; i < p->sides[PREFILL].config.limits.requests_max; i++) {
+        hlg_handle request = admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+        assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, 4), 0);
+    }
+    pair_expect(p, PREFILL, "requested requested requested requested");
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_ABORT, 1), 0);
+    assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), 0);
+    pair_expect(p, PREFILL,
+                "stopping(preempted) fenced stopping(preempted) fenced "
+                "stopping(preempted) fenced stopping(preempted) fenced");
+    pair_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1724,6 +1743,7 @@ int main(void)
         cmocka_unit_test(a_request_that_crosses_a_drain_is_rejected),
         cmocka_unit_test(a_context_that_is_said_to_be_there_is_rejected),
         cmocka_unit_test(a_cancel_of_the_next_incarnation_is_its_own),
+        cmocka_unit_test(an_abort_stops_every_request_of_its_forward),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
