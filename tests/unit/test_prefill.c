@@ -1017,6 +1017,44 @@ static void a_lost_peer_stops_its_requests_once_drained(void **state)
     pair_close(p);
 }
 
+/* A decoder that is alive and completes no write keeps no source pages for ever. */
+static void writes_that_do_not_end_end_the_session(void **state)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+
+    (void)state;
+    pair_config(&config);
+    config.limits.fence_ns = HLG_TIME_NEVER; /* the decoder does not mind */
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    config.limits.fence_ns = 10 * HLG_NS_PER_S;
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "up");
+    p->hold_done = true;
+    p->sides[PREFILL].hold_close = true;
+    ask(p, DECODE, &(struct pair_ask){.tokens = TOKENS});
+    hlg_handle request = pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    assert_int_equal(pair_feed_request(p, PREFILL, HLG_EVENT_CANCEL, request), 0);
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested stopping(preempted)");
+    for (hlg_time passed = 0; passed < 10 * HLG_NS_PER_S; passed += HLG_NS_PER_S) {
+        pair_expect(p, PREFILL, "");
+        pair_advance(p, HLG_NS_PER_S);
+        pair_run(p);
+    }
+    pair_expect(p, PREFILL, "down");
+    assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_FENCE_TIMEOUT], 1);
+    p->hold_done = false; /* closing our endpoints ends them */
+    pair_run(p);
+    pair_expect(p, PREFILL, "fenced");
+    pair_closed(p, PREFILL, 0, 0);
+    pair_run(p);
+    pair_close(p);
+}
+
 static void the_engine_may_give_a_request_up(void **state)
 {
     (void)state;
@@ -1719,6 +1757,7 @@ int main(void)
         cmocka_unit_test(a_failed_write_is_never_sent_again),
         cmocka_unit_test(a_failure_after_the_cancel_is_not_fenced_either),
         cmocka_unit_test(a_lost_peer_stops_its_requests_once_drained),
+        cmocka_unit_test(writes_that_do_not_end_end_the_session),
         cmocka_unit_test(the_engine_may_give_a_request_up),
         cmocka_unit_test(a_request_stops_at_its_ttl),
         cmocka_unit_test(a_cancel_of_an_unknown_number_is_fenced_at_once),
