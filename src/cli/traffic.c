@@ -150,21 +150,6 @@ static uint32_t choose_member(struct traffic *t)
     return best;
 }
 
-static const char *prefill_gone_text(const struct traffic *t)
-{
-    return t->config.node.sources == 1 ? "the prefill node is gone"
-                                       : "a prefill node of each set is gone";
-}
-
-static bool any_lost(const struct traffic *t)
-{
-    bool any = false;
-    for (uint32_t i = 0; i < t->fleet.decode_count; i++) {
-        any = any || t->fleet.decode[i].state == MEMBER_LOST;
-    }
-    return any;
-}
-
 /* Send the next request. Returns whether another may follow at once. */
 static bool submit(struct traffic *t)
 {
@@ -173,7 +158,7 @@ static bool submit(struct traffic *t)
     const struct workload_request *work = &t->workload.requests[t->next];
     const uint32_t index = choose_member(t);
     if (index == HLG_NONE) {
-        fail_pending(t, any_lost(t) ? prefill_gone_text(t) : "no decode node is left");
+        fail_pending(t, "no decode node is left");
         return false;
     }
     struct member *member = &t->fleet.decode[index];
@@ -351,9 +336,7 @@ static void take_frame(struct traffic *t, struct member *member, size_t bytes)
         break;
     case CONTROL_FORWARD_END:
         if (end->number < t->workload.count) {
-            /* Of several sources the last counts. */
-            hlg_time *ended = &t->requests[end->number].forward_end;
-            *ended = hlg_max_u64(*ended, end->ended);
+            t->requests[end->number].forward_end = end->ended;
         }
         break;
     case CONTROL_STEP:
@@ -563,16 +546,11 @@ static bool over(const struct traffic *t)
     return t->in_flight == 0 && verdicts && (t->submit_over || t->next == t->workload.count);
 }
 
-/* Whether none of our prefill nodes can serve any more: of each set of sources one is gone. */
+/* Whether no prefill node of ours is left. */
 static bool prefill_gone(const struct traffic *t)
 {
-    const uint32_t sources = t->config.node.sources;
-    for (uint32_t set = 0; set < t->fleet.prefill_count / sources; set++) { /* exact */
-        bool gone = false;
-        for (uint32_t i = 0; i < sources; i++) {
-            gone = gone || t->fleet.prefill[set * sources + i].state == MEMBER_GONE;
-        }
-        if (!gone) {
+    for (uint32_t i = 0; i < t->fleet.prefill_count; i++) {
+        if (t->fleet.prefill[i].state != MEMBER_GONE) {
             return false;
         }
     }
@@ -591,7 +569,7 @@ static void loop(struct traffic *t)
         }
         (void)turn(t);
         if (prefill_gone(t)) {
-            fail_pending(t, prefill_gone_text(t));
+            fail_pending(t, "the prefill node is gone");
         }
         const uint32_t done = settled(t) + t->in_flight + t->next;
         if (done != before || (t->in_flight == 0 && time_now() < next_arrival(t))) {
