@@ -1,14 +1,14 @@
 /*
  * Any text as a fault script: all of its rules are taken, or it is refused with one sentence that names a
- * line and none is. What was taken strikes while a fabric's clock goes on, and ends when all is calm.
+ * line and none is. What was taken strikes while nodes write to each other. When all is calm every piece that
+ * was taken has come to its end, but for those of nodes that were killed.
  */
+#include "../unit/fault_net.h"
 #include "fuzz.h"
 
-#include <halage/transport/fault.h>
-#include <halage/transport/loop.h>
-
 #define TEXT_MAX  4096u
-#define NODES     3u
+#define NODES     NET_NODES
+#define OPS       16u
 #define RULES_MAX 8u
 
 /* Lines with a word before any `#`: each is a rule, or wrong. */
@@ -66,29 +66,33 @@ static void expect_sentence(int result, const char *error, uint32_t bytes)
     }
 }
 
-/* Lets faults strike, for a while or until nothing is due. */
-static void pass_time(struct hlg_loop *loop, struct hlg_fabric **fabrics,
-                      const struct hlg_fault *fault)
+/* Writes, and time in which faults strike them. */
+static void work(struct net *n)
 {
-    for (uint32_t i = 0; i < 16; i++) {
-        hlg_time due = hlg_fault_deadline(fault);
-        if (due == HLG_TIME_NEVER || due > hlg_loop_now(loop) + 3600 * HLG_NS_PER_S) {
-            return;
-        }
-        (void)hlg_loop_advance_to(loop, due > hlg_loop_now(loop) ? due : hlg_loop_now(loop));
-        for (uint32_t node = 0; node < NODES; node++) {
-            (void)fabrics[node]->now(fabrics[node]);
-        }
+    for (hlg_op_id op = 0; op < OPS; op++) {
+        const struct hlg_paged_write w =
+            net_write(n, op % NODES, (op / 2 + 1) % NODES, op, 4 * op, 4 * op + 4);
+        (void)net_post(n, op % NODES, &w);
+        net_pass(n, (op % 4 == 3 ? 1000 : 2) * NET_US);
+    }
+}
+
+/* All is calm: what was taken comes to its end. */
+static void end(struct net *n, bool killed)
+{
+    hlg_fault_calm(n->fault);
+    net_run_dry(n);
+    HLG_ASSERT(hlg_fault_deadline(n->fault) == HLG_TIME_NEVER);
+    for (hlg_op_id op = 0; op < OPS && !killed; op++) {
+        const struct end *e = &n->ends[op % NODES];
+        HLG_ASSERT(e->done[op] + e->failed[op] == e->taken[op]);
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    static struct net net;
     struct hlg_fault_config config;
-    struct hlg_loop_config network;
-    struct hlg_fault *fault = NULL;
-    struct hlg_loop *loop = NULL;
-    struct hlg_fabric *fabrics[NODES];
     char text[TEXT_MAX + 1];
     char error[256] = "";
 
@@ -100,26 +104,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     hlg_fault_config_default(&config);
     config.nodes = NODES;
     config.rules_max = RULES_MAX;
-    hlg_loop_config_default(&network);
-    network.nodes = NODES;
-    HLG_ASSERT(hlg_fault_create(&config, &fault) == 0 && hlg_loop_create(&network, &loop) == 0);
-    for (uint32_t node = 0; node < NODES; node++) {
-        HLG_ASSERT(hlg_fault_fabric(fault, node, hlg_loop_fabric(loop, node), &fabrics[node]) == 0);
-    }
+    config.message_bytes_max = 256;
+    net_make_of(&net, &config, "");
     uint32_t room = data[0] >= 240 ? data[0] % 16u : sizeof error;
-    int result = hlg_fault_script(fault, text, error, room);
+    int result = hlg_fault_script(net.fault, text, error, room);
     HLG_ASSERT(result == 0 || result == -HLG_EINVAL || result == -HLG_ELIMIT);
     expect_sentence(result, error, room);
-    HLG_ASSERT(hlg_fault_check(fault) == 0);
+    HLG_ASSERT(hlg_fault_check(net.fault) == 0);
     if (result == 0) {
         HLG_ASSERT(count_rules(text) <= RULES_MAX);
-        pass_time(loop, fabrics, fault);
-        HLG_ASSERT(hlg_fault_check(fault) == 0);
-        hlg_fault_calm(fault);
-        HLG_ASSERT(hlg_fault_deadline(fault) == HLG_TIME_NEVER);
+        work(&net);
+        end(&net, strstr(text, "kill") != NULL);
     }
-    HLG_ASSERT(count_room(fault) == RULES_MAX);
-    hlg_fault_destroy(fault);
-    hlg_loop_destroy(loop);
+    HLG_ASSERT(count_room(net.fault) == RULES_MAX);
+    net_drop(&net);
     return 0;
 }
