@@ -246,6 +246,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint64_t node;
     uint64_t incarnation;
     hlg_time accept_due; /* when the core thread looks for connections next */
+    bool accept_rests;   /* it could take none, and does not wait for them before */
     hlg_time stats_due;
     struct hlg_messenger_stats stats;
     struct metrics metrics;
