@@ -240,7 +240,6 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint64_t layers_after; /* commands that must be handled before these */
     uint64_t random;
     uint64_t chunks_handled;
-    uint32_t forward_newest; /* announced; 0: none */
     struct lobby lobby;
     uint8_t key[HLG_SEALED_KEY_BYTES]; /* config.key leads here, or is NULL */
     uint64_t node;
@@ -351,7 +350,7 @@ void *layer_poll_main(void *messenger);
 /* A chunk is about to be pushed (any thread); or could not be, after all. */
 void layer_poll_announce(struct hlg_messenger *m);
 void layer_poll_withdraw(struct hlg_messenger *m);
-/* No announced forward is open but of chunks after the `handled` first. */
+/* No request awaits a counter but those of chunks after the `handled` first. */
 void layer_poll_rest(struct hlg_messenger *m, uint64_t handled);
 
 #endif
