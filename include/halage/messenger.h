@@ -165,7 +165,8 @@ int hlg_messenger_disconnect(struct hlg_messenger *m, hlg_peer peer);
 struct hlg_submit {
     size_t size;
     uint32_t source_count;           /* prefill nodes that will write, 1..limits.sources_max */
-    hlg_peer peers[HLG_SOURCES_MAX]; /* [source_count], all UP */
+    hlg_peer peers[HLG_SOURCES_MAX]; /* [source_count], all UP; together they host each rank of the
+                                        prefillers' that holds anything of what is asked, once */
     uint32_t pool;
     uint32_t tokens; /* of the prompt, >= 1; tokens - 1 are prefilled */
     uint32_t id_bytes;

@@ -89,4 +89,19 @@ bool hlg_plan_moves_layer(const struct hlg_plan *plan, const struct hlg_slice *s
 uint64_t hlg_plan_pieces(const struct hlg_plan *plan, uint32_t offset, uint32_t target_rank,
                          const uint32_t *pages, uint32_t kind);
 
+/*
+ * Whether some nodes, as the sources of one request, host each rank that may have to write for it once:
+ * none is left out, none comes twice, whatever the replica offset.
+ *
+ * plans        [count], 1..HLG_SOURCES_MAX: with each node, all of the same target layout
+ * pages        [groups] pages asked, a context group included; groups that none are asked of need no rank
+ * hosts        when they do not fit: how many of them host the rank; may be NULL
+ *
+ * Returns HLG_NONE when they fit; HLG_RANKS_MAX when they do not shard alike (tp, stages, layers of a stage),
+ * so that their ranks are not of one group; else the first rank that none or several host. Pure;
+ * O(slices of one plan).
+ */
+uint32_t hlg_plan_misfit(const struct hlg_plan *const *plans, uint32_t count, const uint32_t *pages,
+                         uint32_t *hosts);
+
 #endif

@@ -39,6 +39,8 @@ enum hlg_note_code {
                                  ends the session */
     HLG_NOTE_GRANT_EXCEEDED, /* a: number, b: how often so far; REJECTed. At each power of two */
     HLG_NOTE_SUBMIT_TOO_LARGE, /* a: enum note_size, b: asked, c: what the peer takes at most */
+    HLG_NOTE_SUBMIT_SOURCES,   /* a: rank of the prefillers', b: how many of the named ones host it;
+                                 a is HLG_RANKS_MAX when they do not shard alike */
 
     HLG_NOTE_STEP_FIRST,                            /* none; those that follow are steps */
     HLG_NOTE_STEP_HELLO_SENT = HLG_NOTE_STEP_FIRST, /* a: session; the channel took it, as below */

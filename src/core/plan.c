@@ -316,3 +316,46 @@ uint64_t hlg_plan_pieces(const struct hlg_plan *plan, uint32_t offset, uint32_t 
     }
     return pieces;
 }
+
+static bool shard_alike(const struct hlg_layout *a, const struct hlg_layout *b)
+{
+    return a->tp == b->tp && a->stages == b->stages &&
+           memcmp(a->stage_limit, b->stage_limit, a->stages * sizeof a->stage_limit[0]) == 0;
+}
+
+/* Whether a rank has anything to write to the ranks hosted here, at some replica offset. */
+static bool may_write(const struct hlg_plan *plan, uint32_t rank, const uint32_t *pages)
+{
+    for (uint32_t i = plan->slice_begin[rank]; i < plan->slice_begin[rank + 1]; i++) {
+        const struct hlg_slice *slice = &plan->slices[i];
+        if (pages[slice->group] > 0 && is_hosted(&plan->target, slice->target_rank)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+uint32_t hlg_plan_misfit(const struct hlg_plan *const *plans, uint32_t count, const uint32_t *pages,
+                         uint32_t *hosts)
+{
+    HLG_ASSERT(count >= 1 && count <= HLG_SOURCES_MAX);
+
+    for (uint32_t i = 1; i < count; i++) {
+        if (!shard_alike(&plans[0]->source, &plans[i]->source)) {
+            return HLG_RANKS_MAX;
+        }
+    }
+    for (uint32_t rank = 0; rank < hlg_layout_ranks(&plans[0]->source); rank++) {
+        uint32_t found = 0;
+        for (uint32_t i = 0; i < count; i++) {
+            found += is_hosted(&plans[i]->source, rank) ? 1 : 0;
+        }
+        if (found != 1 && may_write(plans[0], rank, pages)) {
+            if (hosts != NULL) {
+                *hosts = found;
+            }
+            return rank;
+        }
+    }
+    return HLG_NONE;
+}

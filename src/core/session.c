@@ -320,10 +320,7 @@ static void close_session(struct sessions *s, uint32_t index, const struct hlg_r
 {
     struct session *peer = &s->peers[index];
 
-    if (s->sending == index) {
-        sent(s);
-    }
-    drop_outgoing(s, peer);
+    drop_outgoing(s, peer); /* nothing is being sent: sessions end within events alone */
     if (peer->state == SESSION_UP) {
         HLG_ASSERT(s->up_count > 0);
         s->up_count--;

@@ -77,6 +77,7 @@ static const struct note_text notes[] = {
                                  "prompt_bytes"},
     [HLG_NOTE_GRANT_EXCEEDED] = {HLG_LOG_WARN, "grant_exceeded", "number", "times", NULL},
     [HLG_NOTE_SUBMIT_TOO_LARGE] = {HLG_LOG_WARN, "submit_too_large", "what", "asked", "most"},
+    [HLG_NOTE_SUBMIT_SOURCES] = {HLG_LOG_WARN, "submit_sources", "rank", "hosts", NULL},
     [HLG_NOTE_STEP_HELLO_SENT] = {HLG_LOG_DEBUG, "hello_sent", "session", NULL, NULL},
     [HLG_NOTE_STEP_GREETED] = {HLG_LOG_DEBUG, "greeted", "node", "incarnation", NULL},
     [HLG_NOTE_STEP_CLOSING] = {HLG_LOG_DEBUG, "closing", "node", NULL, NULL},

@@ -1,7 +1,9 @@
 /* On the core thread: commands become events. A command on a request that ended meanwhile is harmless;
  * what the machine will not have is reported. */
+#include "../core/note.h"
 #include "messenger_internal.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 static uint32_t next_random(struct hlg_messenger *m)
@@ -38,6 +40,38 @@ static void report_refused(struct hlg_messenger *m, const struct command *comman
 
 /* ---- Decode ---- */
 
+/* Why a SUBMIT was refused: what the machine noted of it, else what the error says. */
+static void refused_text(const struct hlg_note *note, int error, char *text, size_t bytes)
+{
+    static const char *const sizes[] = {[NOTE_SIZE_FRAME] = "bytes of message",
+                                        [NOTE_SIZE_PROMPT] = "bytes of prompt",
+                                        [NOTE_SIZE_PAGES] = "pages",
+                                        [NOTE_SIZE_PROMPT_GRANT] = "bytes of prompts"};
+
+    if (note->code == HLG_NOTE_SUBMIT_TOO_LARGE) {
+        HLG_ASSERT(note->a >= NOTE_SIZE_FRAME && note->a <= NOTE_SIZE_PROMPT_GRANT);
+        (void)snprintf(text, bytes,
+                       "it takes %" PRIu64 " %s, a prefill node %" PRIu64
+                       " at most; shorten it, or raise the limit there",
+                       note->b, sizes[note->a], note->c);
+    } else if (note->code == HLG_NOTE_SUBMIT_SOURCES && note->a == HLG_RANKS_MAX) {
+        (void)snprintf(
+            text, bytes,
+            "the prefill nodes named shard differently; name nodes that share one model");
+    } else if (note->code == HLG_NOTE_SUBMIT_SOURCES && note->b == 0) {
+        (void)snprintf(
+            text, bytes,
+            "no prefill node named hosts rank %" PRIu64 "; name all that share the model", note->a);
+    } else if (note->code == HLG_NOTE_SUBMIT_SOURCES) {
+        (void)snprintf(text, bytes,
+                       "%" PRIu64 " prefill nodes named host rank %" PRIu64 "; name one of them",
+                       note->b, note->a);
+    } else {
+        (void)snprintf(text, bytes, "%s",
+                       error != 0 ? hlg_error_text(error) : "its word did not reach its value");
+    }
+}
+
 /* Its pages never were anyone else's. */
 void command_fail_submit(struct hlg_messenger *m, struct entry *entry, enum hlg_reason reason,
                          int error)
@@ -53,8 +87,9 @@ void command_fail_submit(struct hlg_messenger *m, struct entry *entry, enum hlg_
                                 .id_bytes = entry->submit.id_bytes};
 
     memcpy(report.id, entry->id, sizeof report.id);
-    (void)snprintf(report.text, sizeof report.text, "not submitted: %s",
-                   error != 0 ? hlg_error_text(error) : "its word did not reach its value");
+    char why[HLG_REPORT_TEXT_BYTES - sizeof "not submitted: "];
+    refused_text(&m->refused, error, why, sizeof why);
+    (void)snprintf(report.text, sizeof report.text, "not submitted: %s", why);
     messenger_log(m, HLG_LOG_WARN, "request %.*s failed %s", (int)report.id_bytes,
                   (const char *)report.id, report.text);
     m->stats.requests_failed++;
@@ -98,6 +133,7 @@ void command_submit(struct hlg_messenger *m, struct entry *entry, hlg_time ttl_n
         command_fail_submit(m, entry, error == -HLG_EPEER ? HLG_REASON_PEER : HLG_REASON_LOCAL,
                             error);
     }
+    m->refused.code = HLG_NOTE_NONE;
 }
 
 static void on_submit(struct hlg_messenger *m, struct entry *entry)

@@ -234,6 +234,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     bool draining;
     bool drained;            /* and told so */
     uint32_t submitting;     /* entry whose SUBMIT is being handled, or HLG_NONE */
+    struct hlg_note refused; /* what the machine noted of that SUBMIT; code NONE: nothing */
     uint64_t report_reserve; /* free cells of `reports` that notices of open things may need */
     struct layer_value layers_taken[LAYERS_MAX];
     uint32_t layers_taken_count;

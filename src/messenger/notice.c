@@ -1,4 +1,5 @@
 /* On the core thread: what the machine tells the engine becomes reports and log lines. */
+#include "../core/note.h"
 #include "messenger_internal.h"
 
 #include <halage/log.h>
@@ -347,6 +348,10 @@ void note_take(void *messenger, const struct hlg_note *note)
     uint64_t suppressed = 0;
 
     metrics_note(&m->metrics, note);
+    if (m->submitting != HLG_NONE &&
+        (note->code == HLG_NOTE_SUBMIT_SOURCES || note->code == HLG_NOTE_SUBMIT_TOO_LARGE)) {
+        m->refused = *note;
+    }
     if (m->config.log == NULL || (uint32_t)level > m->config.log_level) {
         return; /* a step of every request, most often */
     }

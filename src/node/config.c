@@ -24,6 +24,7 @@ void node_config_default(struct node_config *config)
     *config = (struct node_config){
         .kv_heads = 4,
         .source_tp = 2,
+        .sources = 1,
         .target_tp = 1,
         .target_dp = 1,
         .chunk_tokens = 64,
@@ -78,6 +79,28 @@ static int take_key(const char *argument, const char *program, struct node_confi
         return options_error(program, "--key-file: %s", text);
     }
     config->key_file = argument;
+    return 0;
+}
+
+/* "I/N", from 1 on. */
+static int take_source(const char *program, const char *argument, struct node_config *config)
+{
+    uint32_t index = 0;
+    uint32_t count = 0;
+    char first[8] = "";
+    const char *slash = strchr(argument, '/');
+    if (slash != NULL && (size_t)(slash - argument) < sizeof first) {
+        memcpy(first, argument, (size_t)(slash - argument));
+    }
+    if (slash == NULL || !options_u32(first, &index) || !options_u32(slash + 1, &count) ||
+        index == 0 || index > count || count > NODE_SOURCES_MAX) {
+        return options_error(program,
+                             "--source: '%s': write I/N, as 1/2 and 2/2 for two prefill nodes that "
+                             "send each request; N is at most %d",
+                             argument, NODE_SOURCES_MAX);
+    }
+    config->source_index = index - 1;
+    config->sources = count;
     return 0;
 }
 
@@ -140,6 +163,10 @@ static int take_limit(int key, const char *argument, const char *program,
         return take_number(program, "pages", argument, 1, PAGES_MAX, &config->pages);
     case NODE_KEY_DATA_PORT:
         return take_number(program, "data-port", argument, 1024, 65000, &config->data_port);
+    case NODE_KEY_SOURCES:
+        return take_number(program, "sources", argument, 1, NODE_SOURCES_MAX, &config->sources);
+    case NODE_KEY_SOURCE:
+        return take_source(program, argument, config);
     case NODE_KEY_NODE_ID:
         return take_number(program, "node-id", argument, 1, UINT32_MAX, &config->node_id);
     default:
@@ -221,7 +248,8 @@ int node_config_parse(int key, const char *argument, const char *program,
     }
 }
 
-void node_layout(const struct node_config *config, enum hlg_role role, struct hlg_layout *layout)
+void node_layout_whole(const struct node_config *config, enum hlg_role role,
+                       struct hlg_layout *layout)
 {
     const struct tlm_config *model = &config->model;
     const uint32_t held = SEQUENCES_HELD * hlg_div_ceil(NODE_CONTEXT_TOKENS, model->page_tokens);
@@ -258,6 +286,16 @@ void node_layout(const struct node_config *config, enum hlg_role role, struct hl
         .arrangement = HLG_HND,
         .page_count = NODE_SEQUENCES_MAX,
     };
+}
+
+void node_layout(const struct node_config *config, enum hlg_role role, struct hlg_layout *layout)
+{
+    node_layout_whole(config, role, layout);
+    if (role == HLG_ROLE_PREFILL) {
+        const uint32_t ranks = hlg_div_exact(layout->tp, config->sources);
+        layout->rank_begin = config->source_index * ranks;
+        layout->rank_limit = layout->rank_begin + ranks;
+    }
 }
 
 static int check_plan(const struct hlg_layout *source, const struct hlg_layout *target,
@@ -298,8 +336,15 @@ int node_config_check(const struct node_config *config, char *text, size_t capac
                        config->pages, least, config->model.page_tokens);
         return -HLG_EINVAL;
     }
-    node_layout(config, HLG_ROLE_PREFILL, &source);
-    node_layout(config, HLG_ROLE_DECODE, &target);
+    if (config->source_tp % config->sources != 0) {
+        (void)snprintf(text, capacity,
+                       "--sources: %" PRIu32 " nodes cannot share %" PRIu32
+                       " ranks alike: give a divisor of --source-tp",
+                       config->sources, config->source_tp);
+        return -HLG_EINVAL;
+    }
+    node_layout_whole(config, HLG_ROLE_PREFILL, &source);
+    node_layout_whole(config, HLG_ROLE_DECODE, &target);
     if (check_plan(&source, &target, &refusal) != 0) {
         (void)hlg_refusal_text(&refusal, text, capacity);
         return -HLG_EPLAN;

@@ -38,6 +38,8 @@ enum node_key {
     NODE_KEY_NODE_ID,
     NODE_KEY_GUARD,
     NODE_KEY_REDIAL,
+    NODE_KEY_SOURCES,
+    NODE_KEY_SOURCE,
     NODE_KEY_METRICS,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
@@ -162,10 +164,27 @@ enum node_key {
             0                                                                                      \
     }
 
+/* Row of the programs that start or dial prefill nodes. */
+#define NODE_SOURCES_ROW                                                                           \
+    {                                                                                              \
+        "sources", NODE_KEY_SOURCES, "N", 0,                                                       \
+            "Prefill nodes that send each request, a share of the prefill ranks each (default 1)", \
+            0                                                                                      \
+    }
+
+/* Row of the prefill node. */
+#define NODE_SOURCE_ROW                                                                   \
+    {                                                                                     \
+        "source", NODE_KEY_SOURCE, "I/N", 0,                                              \
+            "This is the I-th of N prefill nodes that send each request (default 1/1)", 0 \
+    }
+
 struct node_config {
     struct tlm_config model;
-    uint32_t kv_heads; /* as given; the model's own differ for MLA */
-    uint32_t source_tp;
+    uint32_t kv_heads;     /* as given; the model's own differ for MLA */
+    uint32_t source_tp;    /* of all sources together */
+    uint32_t sources;      /* prefill nodes that send each request, 1..NODE_SOURCES_MAX */
+    uint32_t source_index; /* prefill: which of them this node is */
     uint32_t target_tp;
     uint32_t target_dp;
     uint32_t chunk_tokens; /* 0: unlimited */
@@ -190,6 +209,7 @@ struct node_config {
 
 /* Bounds of the engines. */
 enum {
+    NODE_SOURCES_MAX = 4,     /* prefill nodes that send a request */
     NODE_REQUESTS_MAX = 512,  /* open at a time on one node */
     NODE_SEQUENCES_MAX = 64,  /* of one forward */
     NODE_FORWARDS_MAX = 1024, /* announced and not wholly sent; > NODE_CONTEXT_TOKENS */
@@ -214,13 +234,17 @@ int node_config_parse(int key, const char *argument, const char *program,
  */
 int node_config_check(const struct node_config *config, char *text, size_t capacity);
 
-/* Layout of a prefill node (HLG_ROLE_PREFILL) or a decode node. */
+/* Layout of a prefill node (HLG_ROLE_PREFILL; of the ranks that this source hosts) or a decode node. */
 void node_layout(const struct node_config *config, enum hlg_role role, struct hlg_layout *layout);
+
+/* The same layout with all its ranks hosted. */
+void node_layout_whole(const struct node_config *config, enum hlg_role role,
+                       struct hlg_layout *layout);
 
 /* Hash of all that two nodes must agree on for a KV cache to mean the same on both. */
 void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FINGERPRINT_BYTES]);
 
-/* Words of struct node_config as options, "--name=value". Each is malloc'd: free them all, and the
+/* Words of struct node_config as options, but for --sources and --source, "--name=value". Each is malloc'd: free them all, and the
  * array's use is the caller's. Returns how many, <= NODE_CONFIG_WORDS, or -HLG_ENOMEM. */
 #define NODE_CONFIG_WORDS 26
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS]);

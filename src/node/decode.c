@@ -44,7 +44,7 @@ struct job {
     uint32_t page_count;
     uint32_t context; /* HLG_NONE: none */
     bool in_step;
-    uint32_t prefill;    /* index of the peer */
+    uint32_t prefill;    /* index of the peer that is its first source */
     uint32_t tries;      /* that failed and are not the end of it */
     bool again;          /* to be asked once more when its pages are back */
     hlg_time not_before; /* to be asked */
@@ -83,9 +83,10 @@ struct engine {
     uint64_t *long_memory;
     uint32_t landed_count;
     uint64_t arrivals;
-    struct peer peers[PEERS_MAX]; /* prefill nodes */
+    struct peer
+        peers[PEERS_MAX]; /* prefill nodes; each `sources` in a row send a request together */
     uint32_t peer_count;
-    uint32_t peer_next;             /* to be asked */
+    uint32_t set_next;              /* of such a row: to be asked */
     hlg_time posted[HLG_RANKS_MAX]; /* when the present step of each pool began */
     int refused;                    /* exit status for it; 0: not refused */
     bool planted;                   /* the planted fault is done */
@@ -134,14 +135,30 @@ static void free_job(struct engine *e, struct job *job, bool poisoned)
     job->state = JOB_FREE;
 }
 
-/* The next prefill node to ask, in turn; HLG_NONE: none is up. */
-static uint32_t choose_peer(struct engine *e)
+/* Whether all prefill nodes of a set are up, which send a request together. */
+static bool set_up(const struct engine *e, uint32_t set)
 {
-    for (uint32_t i = 0; i < e->peer_count; i++) {
-        const uint32_t index = (e->peer_next + i) % e->peer_count;
-        if (e->peers[index].up) {
-            e->peer_next = index + 1;
-            return index;
+    const uint32_t sources = e->node.options.config.sources;
+    bool all = true;
+    for (uint32_t i = 0; i < sources; i++) {
+        all = all && e->peers[set * sources + i].up;
+    }
+    return all;
+}
+
+static uint32_t set_count(const struct engine *e)
+{
+    return hlg_div_exact(e->peer_count, e->node.options.config.sources);
+}
+
+/* The next set of prefill nodes to ask, in turn; HLG_NONE: none is up. */
+static uint32_t choose_set(struct engine *e)
+{
+    for (uint32_t i = 0; i < set_count(e); i++) {
+        const uint32_t set = (e->set_next + i) % set_count(e);
+        if (set_up(e, set)) {
+            e->set_next = set + 1;
+            return set;
         }
     }
     return HLG_NONE;
@@ -150,8 +167,8 @@ static uint32_t choose_peer(struct engine *e)
 static bool any_up(const struct engine *e)
 {
     bool any = false;
-    for (uint32_t i = 0; i < e->peer_count; i++) {
-        any = any || e->peers[i].up;
+    for (uint32_t set = 0; set < set_count(e); set++) {
+        any = any || set_up(e, set);
     }
     return any;
 }
@@ -205,10 +222,40 @@ static bool take_pages(struct engine *e, struct job *job)
     return true;
 }
 
-/* Ask the prefill node. Returns whether the next one may be tried. */
-static bool ask(struct engine *e, struct job *job)
+/* Submit a request to a set of prefill nodes. Returns as hlg_messenger_submit(). */
+static int submit(struct engine *e, struct job *job, uint32_t set)
 {
     char id[HLG_REQUEST_ID_BYTES_MAX];
+    const uint32_t sources = e->node.options.config.sources;
+    struct hlg_submit order = {
+        .size = sizeof order,
+        .source_count = sources,
+        .pool = job->pool,
+        .tokens = job->prompt_tokens,
+        .id_bytes = (uint32_t)snprintf(id, sizeof id, "%" PRIu64, job->number),
+        .id = id,
+        .prompt_bytes = job->prompt_tokens * (uint32_t)sizeof *job->prompt,
+        .prompt = job->prompt,
+        .ttl_ns = TTL_NS,
+    };
+    job->prefill = set * sources;
+    for (uint32_t i = 0; i < sources; i++) {
+        order.peers[i] = e->peers[job->prefill + i].peer;
+    }
+    order.groups[0] = (struct hlg_page_list){
+        .count = hlg_div_ceil(job->prompt_tokens - 1, e->node.options.config.model.page_tokens),
+        .pages = job->pages,
+    };
+    order.groups[1] = (struct hlg_page_list){
+        .count = job->context == HLG_NONE ? 0 : 1,
+        .pages = &job->context,
+    };
+    return hlg_messenger_submit(e->node.messenger, &order, &job->ticket);
+}
+
+/* Ask prefill nodes. Returns whether the next one may be tried. */
+static bool ask(struct engine *e, struct job *job)
+{
     if (!any_up(e)) {
         if (e->node.options.config.redial) {
             return false; /* it waits */
@@ -220,30 +267,9 @@ static bool ask(struct engine *e, struct job *job)
     if (!take_pages(e, job)) {
         return false;
     }
-    job->prefill = choose_peer(e);
-    HLG_ASSERT(job->prefill != HLG_NONE);
-    const uint32_t sent = job->prompt_tokens - 1;
-    struct hlg_submit submit = {
-        .size = sizeof submit,
-        .source_count = 1,
-        .peers = {e->peers[job->prefill].peer},
-        .pool = job->pool,
-        .tokens = job->prompt_tokens,
-        .id_bytes = (uint32_t)snprintf(id, sizeof id, "%" PRIu64, job->number),
-        .id = id,
-        .prompt_bytes = job->prompt_tokens * (uint32_t)sizeof *job->prompt,
-        .prompt = job->prompt,
-        .ttl_ns = TTL_NS,
-    };
-    submit.groups[0] = (struct hlg_page_list){
-        .count = hlg_div_ceil(sent, e->node.options.config.model.page_tokens),
-        .pages = job->pages,
-    };
-    submit.groups[1] = (struct hlg_page_list){
-        .count = job->context == HLG_NONE ? 0 : 1,
-        .pages = &job->context,
-    };
-    const int status = hlg_messenger_submit(e->node.messenger, &submit, &job->ticket);
+    const uint32_t set = choose_set(e);
+    HLG_ASSERT(set != HLG_NONE);
+    const int status = submit(e, job, set);
     if (status == 0) {
         job->state = JOB_ASKED;
         return true;
@@ -570,9 +596,9 @@ static void take_peer_down(struct engine *e, const struct hlg_report *report)
     if (e->node.stop) {
         return;
     }
-    const bool any = any_up(e);
+    const bool any = any_up(e) || e->node.options.config.sources > 1;
     node_say(&e->node, "%s prefill node is gone: %s", any ? "a" : "the", report->text);
-    if (!any && !e->node.options.config.redial) {
+    if (!any_up(e) && !e->node.options.config.redial) {
         node_send(&e->node, &frame, sizeof frame);
     }
 }
@@ -721,6 +747,14 @@ static int connect_all(struct engine *e)
             return CLI_FAILED;
         }
         e->peers[e->peer_count++].connection = (uint32_t)connection;
+    }
+    const uint32_t sources = e->node.options.config.sources;
+    if (e->peer_count % sources != 0) {
+        node_say(&e->node,
+                 "--connect: %" PRIu32 " prefill nodes, of which %" PRIu32
+                 " send each request: give a multiple of --sources",
+                 e->peer_count, sources);
+        return CLI_BAD_INPUT;
     }
     return CLI_DONE;
 }

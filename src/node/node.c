@@ -37,14 +37,17 @@ static const struct argp_option prefill_options[] = {
     {"listen", KEY_LISTEN, "HOST:PORT", 0,
      "Where decode nodes connect; :PORT is all addresses, port 0 any (default 127.0.0.1:7700)", 0},
     NODE_OPTION_ROWS,
+    NODE_SOURCE_ROW,
     {"verbose", KEY_VERBOSE, NULL, 0, "Show the messenger's log", 0},
     {"control-fd", KEY_CONTROL, "FD", OPTION_HIDDEN, NULL, 0},
+    {"number", KEY_NUMBER, "N", OPTION_HIDDEN, NULL, 0},
     {0},
 };
 
 static const struct argp_option decode_options[] = {
     {"connect", KEY_CONNECT, "HOST:PORT,...", 0, "The prefill nodes, which are asked in turn", 0},
     NODE_OPTION_ROWS,
+    NODE_SOURCES_ROW,
     NODE_REDIAL_ROW,
     {"verbose", KEY_VERBOSE, NULL, 0, "Show the messenger's log", 0},
     {"control-fd", KEY_CONTROL, "FD", OPTION_HIDDEN, NULL, 0},
@@ -263,8 +266,8 @@ static int add_places(struct node *node)
 static int add_memory(struct node *node)
 {
     int status = 0;
-    for (uint32_t lane = 0; lane < ranks_lanes(node->ranks) && status >= 0; lane++) {
-        struct hlg_memory *memory = ranks_memory(node->ranks, lane);
+    for (uint32_t lane = 0; lane < hlg_layout_lanes(&node->layout) && status >= 0; lane++) {
+        struct hlg_memory *memory = ranks_memory(node->ranks, node_ranks_lane(node, lane));
         status = hlg_messenger_region_add(node->messenger, lane, hlg_memory_base(memory),
                                           hlg_memory_bytes(memory));
     }
@@ -282,10 +285,11 @@ static int add_memory(struct node *node)
 static bool record_path(const struct node *node, char path[RECORD_BYTES])
 {
     const char *directory = node->options.config.record;
-    int bytes = node->role == HLG_ROLE_PREFILL
-                    ? snprintf(path, RECORD_BYTES, "%s/prefill.trace", directory)
-                    : snprintf(path, RECORD_BYTES, "%s/decode-%" PRIu32 ".trace", directory,
-                               node->options.number);
+    const char *kind = node->role == HLG_ROLE_PREFILL ? "prefill" : "decode";
+    const uint32_t number = node->options.number;
+    int bytes = number == 0 ? snprintf(path, RECORD_BYTES, "%s/%s.trace", directory, kind)
+                            : snprintf(path, RECORD_BYTES, "%s/%s-%" PRIu32 ".trace", directory,
+                                       kind, number);
     return bytes > 0 && bytes < (int)RECORD_BYTES;
 }
 
@@ -388,10 +392,11 @@ int node_start(struct node *node, enum hlg_role role)
     char text[HLG_REFUSAL_TEXT_BYTES];
     struct node_config *config = &node->options.config;
     node->role = role;
-    if (role == HLG_ROLE_PREFILL) {
-        (void)snprintf(node->title, sizeof node->title, "prefill node");
+    const char *kind = role == HLG_ROLE_PREFILL ? "prefill" : "decode";
+    if (node->options.number == 0) {
+        (void)snprintf(node->title, sizeof node->title, "%s node", kind);
     } else {
-        (void)snprintf(node->title, sizeof node->title, "decode node %" PRIu32,
+        (void)snprintf(node->title, sizeof node->title, "%s node %" PRIu32, kind,
                        node->options.number);
     }
     const int sound = node_config_check(config, text, sizeof text);
@@ -400,13 +405,14 @@ int node_start(struct node *node, enum hlg_role role)
         return sound == -HLG_EPLAN ? CLI_INFEASIBLE : CLI_BAD_INPUT;
     }
     node_layout(config, role, &node->layout);
+    node_layout_whole(config, role, &node->ranks_layout);
     int status = open_signals(node);
     if (status != CLI_DONE) {
         return status;
     }
     const struct ranks_config ranks = {
         .model = &config->model,
-        .layout = &node->layout,
+        .layout = &node->ranks_layout,
         .prefill = role == HLG_ROLE_PREFILL,
         .sample = node->sample,
     };
@@ -424,6 +430,14 @@ int node_start(struct node *node, enum hlg_role role)
         set_fds(node);
     }
     return status;
+}
+
+uint32_t node_ranks_lane(const struct node *node, uint32_t lane)
+{
+    const struct hlg_layout *layout = &node->layout;
+    const uint32_t hosted = layout->rank_limit - layout->rank_begin;
+    const uint32_t pool = lane / hosted; /* flooring: a lane numbers (pool, rank) */
+    return hlg_layout_lane(&node->ranks_layout, pool, layout->rank_begin + lane % hosted);
 }
 
 int node_stop(struct node *node, int status)

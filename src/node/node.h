@@ -20,7 +20,7 @@ struct node_options {
     struct node_config config;
     const char *program; /* for messages about options */
     const char *address; /* to listen on; to connect to: with commas between */
-    uint32_t number;     /* of a decode node, for messages */
+    uint32_t number;     /* of its kind, for messages; 0: the only one */
     int control;         /* socket to the command that started it; -1: none */
     bool verbose;        /* the messenger's log at level info */
 };
@@ -29,7 +29,8 @@ struct node {
     struct node_options options;
     char title[24]; /* "prefill node", "decode node 2" */
     enum hlg_role role;
-    struct hlg_layout layout;
+    struct hlg_layout layout;       /* of the ranks that this node hosts */
+    struct hlg_layout ranks_layout; /* of those that it computes: all */
     struct ranks *ranks;
     struct hlg_fabric *fabric;
     void *fabric_owned; /* a decorator of a planted fault; NULL: none */
@@ -64,6 +65,9 @@ bool node_address(const struct node_options *options, uint32_t index,
 /* Start everything. Returns an enum cli_exit; one line was said unless it is CLI_DONE. node_stop()
  * follows in any case. `node` is zeroed but for options. */
 int node_start(struct node *node, enum hlg_role role);
+
+/* The lane of node->ranks_layout, and so of node->ranks, that is lane `lane` of node->layout. */
+uint32_t node_ranks_lane(const struct node *node, uint32_t lane);
 
 /* End everything. Returns `status`, or CLI_FAILED when that was CLI_DONE and the recording is cut short. */
 int node_stop(struct node *node, int status);

@@ -87,7 +87,8 @@ static bool is_planted(const struct plant_transport *p, const struct hlg_paged_w
         p->lane != plant->rank) {
         return false;
     }
-    const uint8_t *base = hlg_memory_base(ranks_memory(node->ranks, p->lane));
+    const uint8_t *base =
+        hlg_memory_base(ranks_memory(node->ranks, node_ranks_lane(node, p->lane)));
     return write->local == base + tlm_plane_offset(&node->options.config.model, node->layout.tp,
                                                    node->layout.groups[0].page_count, plant->layer,
                                                    plant->plane);

@@ -125,7 +125,7 @@ void fact_expect(const struct fact *fact)
     print_message("%s\t%s\t%s\t%.10g\t%s\t%.4g\t%.1f\t%s\t%s\n", fact->id, fact->what, fact->source,
                   fact->measured, fact->unit, fact->predicted, fact_error_percent(fact), fact->test,
                   fact->is_calibrated ? "calibrated" : "predicted");
-    if (getenv("HLG_UPDATE_GOLDEN") != NULL) {
+    if (getenv("HALAGE_UPDATE_GOLDEN") != NULL) {
         return;
     }
     (void)facts_each(compare, &search);

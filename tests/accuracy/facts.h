@@ -1,6 +1,6 @@
 /*
  * Measured facts and what the project computes for them: reports/accuracy.tsv, one row a fact. Tests
- * compute, print and compare. Nothing writes the file but a person: with HLG_UPDATE_GOLDEN=1 a test
+ * compute, print and compare. Nothing writes the file but a person: with HALAGE_UPDATE_GOLDEN=1 a test
  * prints all of its rows without looking at the file.
  */
 #ifndef HALAGE_TESTS_FACTS_H
@@ -28,7 +28,7 @@ double fact_error_percent(const struct fact *fact);
 
 /*
  * Print the fact's row and fail (cmocka) unless the file has it: texts equal, numbers equal but for one
- * unit of their last printed digit. With HLG_UPDATE_GOLDEN=1, print alone.
+ * unit of their last printed digit. With HALAGE_UPDATE_GOLDEN=1, print alone.
  */
 void fact_expect(const struct fact *fact);
 

@@ -183,6 +183,17 @@ static bool is_idle(const struct node *n)
 /* Whether a node has too few pages or slots left: those that are poisoned come back with a restart. */
 static bool is_worn(const struct node *n)
 {
+    for (uint32_t pool = 0; n->poisonings > 0 && pool < n->layout.pools; pool++) {
+        for (uint32_t g = 0; g < n->layout.group_count; g++) {
+            uint32_t good = 0;
+            for (uint32_t i = 0; i < n->layout.groups[g].page_count; i++) {
+                good += !n->pages[pool][g][i].poisoned;
+            }
+            if (good < hlg_layout_pages(&n->layout, g, TOKENS_MAX - 1)) {
+                return true; /* the longest prompt has no room any more */
+            }
+        }
+    }
     return n->poisonings > 2;
 }
 

@@ -274,6 +274,10 @@ static void small_limits(struct hlg_limits *limits, const struct node *n)
         limits->blocks_max = HLG_GROUPS_MAX;
         limits->window_pieces = 2 + (uint32_t)(seed % 3);
     }
+    if (n->world->what.plant == PLANT_WIDE_WINDOW) {
+        limits->ops_max = 72;
+        limits->window_pieces = 250;
+    }
 }
 
 static void begin_trace(struct node *n)

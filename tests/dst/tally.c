@@ -8,17 +8,24 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Notes that no storm of sound nodes can bring about, and the tests that do. */
+/* Notes that a storm of sound nodes need not bring about, whose peer or engine they need, and the
+ * tests that do. Where a fault looks like such a peer they come all the same. */
 static const struct {
     uint32_t code;
     const char *why;
 } elsewhere[] = {
-    {HLG_NOTE_MESSAGE_UNEXPECTED, "only a peer that breaks the protocol: test-pump, test-session"},
-    {HLG_NOTE_OUTBOX_FULL, "only a peer that never reads: test-session"},
-    {HLG_NOTE_IMM_UNKNOWN, "only a peer that makes slots up: test-decode"},
-    {HLG_NOTE_IMM_EXCESS, "only a peer that writes too much: test-decode"},
-    {HLG_NOTE_PIECES_DIFFER, "only a peer that counts otherwise: test-prefill, test-decode"},
-    {HLG_NOTE_CREDIT_BACKWARD, "only a peer that credits less than before: test-prefill"},
+    {HLG_NOTE_MESSAGE_UNEXPECTED, "a peer that breaks the protocol: hostile"},
+    {HLG_NOTE_OUTBOX_FULL, "a peer that never reads: session, credits"},
+    {HLG_NOTE_IMM_UNKNOWN, "a peer that makes slots up: decode_pair"},
+    {HLG_NOTE_IMM_EARLY, "a peer that writes unasked: decode_pair"},
+    {HLG_NOTE_IMM_EXCESS, "a peer that writes too much: storm-plant-count-more"},
+    {HLG_NOTE_PIECES_DIFFER, "a peer that counts otherwise: decode_pair"},
+    {HLG_NOTE_ANSWER_FOREIGN, "a peer that answers for another: decode_pair, hostile"},
+    {HLG_NOTE_CREDIT_BACKWARD, "a peer that credits less than before: prefill"},
+    {HLG_NOTE_GRANT_BACKWARD, "a peer that takes grants back: credits"},
+    {HLG_NOTE_GRANT_EXCEEDED, "a peer that asks beyond its grant: credits"},
+    {HLG_NOTE_SUBMIT_TOO_LARGE, "an engine that asks what no HELLO leaves room for: credits"},
+    {HLG_NOTE_SUBMIT_SOURCES, "an engine that names too few or too many sources: decode_pair"},
 };
 
 static const char *note_elsewhere(uint32_t code)

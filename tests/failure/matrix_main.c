@@ -345,11 +345,11 @@ static void say(const struct cell *c, struct row *row)
 }
 
 /* The request's TTL is over just after it reached the phase: found by reaching it once before. */
-static hlg_time time_to_reach(const struct fault *fault, uint32_t phase)
+static hlg_time time_to_reach(const struct fault *fault, uint32_t phase, uint64_t seed)
 {
     static struct cell c;
 
-    c = (struct cell){.fault = fault, .phase = phase, .killed = HLG_NONE};
+    c = (struct cell){.seed = seed, .fault = fault, .phase = phase, .killed = HLG_NONE};
     cell_open(&c);
     hlg_time took = scene_now(&c.scene) - c.watched->submitted_at;
     scene_close(&c.scene);
@@ -357,15 +357,15 @@ static hlg_time time_to_reach(const struct fault *fault, uint32_t phase)
 }
 
 /* Returns NULL, or what was wrong. */
-static const char *run_cell(const struct fault *fault, uint32_t phase, bool verbose,
+static const char *run_cell(const struct fault *fault, uint32_t phase, uint64_t seed, bool verbose,
                             struct row *row)
 {
     static struct cell c;
 
-    c = (struct cell){.fault = fault, .phase = phase, .killed = HLG_NONE};
+    c = (struct cell){.seed = seed, .fault = fault, .phase = phase, .killed = HLG_NONE};
     now_running = &c;
     if (fault->timed) {
-        c.ttl_ns = time_to_reach(fault, phase) + 1;
+        c.ttl_ns = time_to_reach(fault, phase, seed) + 1;
     }
     c.scene.verbose = verbose;
     cell_open(&c);
@@ -460,6 +460,7 @@ static bool agrees(const char *line, const char *stated)
 struct options {
     const char *fault;
     const char *phase;
+    uint64_t seed;
     bool table;
     bool verbose;
 };
@@ -482,7 +483,7 @@ static uint32_t look_at(const struct options *o, const struct fault *fault, uint
     if (!is_wanted(o, &row)) {
         return 0;
     }
-    const char *broken = reason == NULL ? run_cell(fault, phase, o->verbose, &row) : NULL;
+    const char *broken = reason == NULL ? run_cell(fault, phase, o->seed, o->verbose, &row) : NULL;
     *run_count += reason == NULL;
     write_line(&row, reason, line);
     if (o->table) {
@@ -506,6 +507,22 @@ static uint32_t look_at(const struct options *o, const struct fault *fault, uint
     return 1;
 }
 
+static const char help[] =
+    "usage: halage-failures [--table] [--fault NAME] [--phase NAME] [--seed N] [--verbose]\n"
+    "Let every fault strike at every phase of a request, and compare what came of it with\n"
+    "tests/failure/matrix.tsv, which explains its columns and the words in them. Run it from the\n"
+    "root of the sources, or set HALAGE_SOURCE_DIR.\n"
+    "\n"
+    "  --table       print a line for each cell: fault, phase, decode, pages, prefill, session,\n"
+    "                others, within\n"
+    "  --fault NAME  this fault alone\n"
+    "  --phase NAME  this phase alone\n"
+    "  --seed N      another seed of the fault decorator\n"
+    "  --verbose     tell what happens\n"
+    "  --help        this text\n"
+    "\n"
+    "Exit status: 0 as stated, 1 not, 2 bad options.\n";
+
 static int parse(int count, char **words, struct options *o)
 {
     for (int i = 1; i < count; i++) {
@@ -518,9 +535,11 @@ static int parse(int count, char **words, struct options *o)
             o->fault = words[++i];
         } else if (strcmp(words[i], "--phase") == 0 && more) {
             o->phase = words[++i];
+        } else if (strcmp(words[i], "--seed") == 0 && more) {
+            o->seed = strtoull(words[++i], NULL, 10);
         } else {
-            fprintf(stderr, "usage: halage-failures [--table] [--fault NAME] [--phase NAME] "
-                            "[--verbose]\n");
+            fprintf(stderr, "halage-failures: %s is unknown, or lacks its value (see --help)\n",
+                    words[i]);
             return -1;
         }
     }
@@ -536,6 +555,10 @@ int main(int argc, char **argv)
     uint32_t wrong = 0;
     uint32_t run_count = 0;
 
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        (void)fputs(help, stdout);
+        return 0;
+    }
     if (parse(argc, argv, &o) != 0) {
         return 2;
     }
@@ -551,8 +574,8 @@ int main(int argc, char **argv)
         }
     }
     if (run_count == 0) {
-        fprintf(stderr, "no such fault, phase or cell; --table lists them\n");
-        wrong++;
+        fprintf(stderr, "halage-failures: no such fault, phase or cell; --table lists them\n");
+        return 2;
     }
     read_line(table, stated);
     if (table == NULL || stated[0] != '\0') {

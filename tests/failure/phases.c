@@ -207,7 +207,7 @@ void cell_open(struct cell *c)
 {
     struct scene *s = &c->scene;
     static const uint32_t pages[] = {20, 3, 17, 9, 28};
-    struct scene_config config = {.seed = 1 + c->phase,
+    struct scene_config config = {.seed = c->seed * PHASES + c->phase + 1,
                                   .split = c->fault->split,
                                   .window_pieces = c->fault->warm ? 32 : 0,
                                   .death_ns = c->fault->slow_news ? MS(50) : 0};

@@ -22,7 +22,7 @@ enum heap_kind {
 struct heap {
     uint32_t kind; /* enum heap_kind */
     hlg_time at;
-    char id[16];
+    char id[24]; /* or "an unknown request" */
     uint32_t layer;
     uint32_t pieces;
     uint32_t failed;

@@ -204,6 +204,20 @@ static void step(struct world *w, struct feed *f)
     }
 }
 
+/* Half of the prefillers host half of the ranks, so that both are needed. */
+static void share_ranks(struct hlg_hello *hello, uint32_t peer)
+{
+    struct hlg_layout *layout = &hello->layout;
+    uint32_t ranks = layout->tp * layout->stages;
+    uint32_t lanes = layout->rank_limit - layout->rank_begin;
+
+    if (hello->window_pieces % 2 == 0 && ranks % 2 == 0 && lanes == ranks) {
+        layout->rank_begin = peer == 0 ? 0 : ranks / 2;
+        layout->rank_limit = layout->rank_begin + ranks / 2;
+        hello->address_count /= 2;
+    }
+}
+
 /* Sessions with prefillers, so that not every input must find them first. */
 static void greet(struct world *w, struct feed *f)
 {
@@ -216,6 +230,7 @@ static void greet(struct world *w, struct feed *f)
                                             .peer = {.peer = peer, .domain = peer}});
         machine_hello(f, HLG_ROLE_PREFILL, &hello);
         hello.hello.node += 10 * peer;
+        share_ranks(&hello.hello, peer);
         machine_feed_message(m, peer, &hello);
         if (machine_next(m, 0, HLG_ACTION_PEER_OPEN, &action) != 0) {
             machine_feed_peer(m, HLG_EVENT_PEER_OPENED, action.peer, 0);

@@ -157,6 +157,8 @@ class BadInput(unittest.TestCase):
             (["--arrivals=trace"], "--arrivals trace: give the --trace too"),
             (["--prefill-nodes=9"], "--prefill-nodes: '9': write a whole number, 1 to 8"),
             (["--decode-nodes=0"], "--decode-nodes: '0': write a whole number, 1 to 16"),
+            (["--json=/does/not/exist"], "--json: /does/not/exist: cannot be opened: No such file"),
+            (["--json=/"], "--json: /: cannot be opened: Is a directory"),
             (["--netns=a"], "--netns: 'a': write NAME=IP for each node"),
             (["--netns=a=::1"], "--netns: 'a=::1': write NAME=IP for each node, IPv4"),
             (["--netns=../a=10.0.0.1"], "--netns: '../a=10.0.0.1'"),

@@ -4,7 +4,7 @@ the same with one process at a time and with two. The digests of the outputs are
 builds by different compilers are held to the same bytes: tools/test runs this test with gcc's build and with clang's.
 
 A change of the model, of the calibration or of an output changes digests: look at what changed, then run this
-with HLG_UPDATE_GOLDEN=1 and say in the commit why."""
+with HALAGE_UPDATE_GOLDEN=1 and say in the commit why."""
 
 import hashlib
 import os
@@ -15,7 +15,7 @@ import unittest
 
 HALAGE_SIM = pathlib.Path(os.environ["HALAGE_BIN_DIR"]) / "halage-sim"
 GOLDEN = pathlib.Path(__file__).with_name("sim_determinism.tsv")
-UPDATE = os.environ.get("HLG_UPDATE_GOLDEN") == "1"
+UPDATE = os.environ.get("HALAGE_UPDATE_GOLDEN") == "1"
 
 BASE = """\
 schema: 1

@@ -3,7 +3,7 @@
 
 A patch is a unified diff below a head of `key: value` lines: `breaks` (the invariant, I1 to I8, or another rule of
 docs/protocol.md), `says` (what is wrong now, in a sentence) and `tests` (the ctest names to try, in order; `storm A-B`
-runs these seeds). It is applied to a copy of the sources, what its tests need is built, and the tests run until one
+runs these seeds). It is applied to a copy of the sources, and its tests are built and run, one by one, until one
 fails: the mutant is killed. One that no test notices survives, which is a failure of the tests; so is one that does
 not apply or does not compile. The unchanged copy must pass first.
 
@@ -29,7 +29,9 @@ ROOT = HERE.parent.parent
 HEAD_KEYS = ("breaks", "says", "tests")
 RULES = re.compile(r"^(I[1-8]b?|R[0-9]+|transport|codec|security|limits)$")
 BUILD_SECONDS = 600
-TEST_SECONDS = 120
+TEST_SECONDS = 40  # a mutant that hangs is noticed too
+LONG_TEST_SECONDS = 120
+LONG_TESTS = re.compile(r"^(storm \d+-\d+|failure-matrix|plan-exhaustive)$")
 
 
 class BadInput(Exception):
@@ -152,11 +154,13 @@ class Copy:
         return sorted(names)
 
     def make(self, tests):
-        return call(["ninja", "-C", self.build, "-j", "1", *self.targets(tests)], BUILD_SECONDS)
+        targets = self.targets(tests)
+        return call(["ninja", "-C", self.build, "-j", "1", *targets], BUILD_SECONDS) if targets else (0, "")
 
     def run(self, test):
         environment = ["env", f"HALAGE_SOURCE_DIR={self.source}", f"HALAGE_BIN_DIR={self.build / 'bin'}"]
-        return call(environment + self.command(test), TEST_SECONDS, self.build)
+        seconds = LONG_TEST_SECONDS if LONG_TESTS.match(test) else TEST_SECONDS
+        return call(environment + self.command(test), seconds, self.build)
 
 
 def judge(copy, mutant):
@@ -172,11 +176,11 @@ def judge(copy, mutant):
         status, output = call(patch, 60)
         if status != 0:
             return verdict("", f"does not apply: {output.strip().splitlines()[-1]}")
-        status, output = copy.make(mutant.tests)
-        if status != 0:
-            errors = [line for line in output.splitlines() if "error" in line] or ["no word why"]
-            return verdict("", f"does not build: {errors[0]}")
-        for test in mutant.tests:
+        for test in mutant.tests:  # each is built when it is its turn: most mutants die by the first
+            status, output = copy.make([test])
+            if status != 0:
+                errors = [line for line in output.splitlines() if "error" in line] or ["no word why"]
+                return verdict("", f"does not build: {errors[0]}")
             status, _ = copy.run(test)
             if status not in (0, 77):
                 return verdict(test)
@@ -188,15 +192,31 @@ def judge(copy, mutant):
             reject.unlink()
 
 
-def check_unchanged(copy, mutants):
-    tests = sorted({test for mutant in mutants for test in mutant.tests})
-    status, output = copy.make(tests)
-    if status != 0:
-        raise BadInput(f"the unchanged sources do not build:\n{output}")
+def widest(tests):
+    """Of storms that begin with one seed only the longest: it runs the others' seeds too."""
+    limits = {}
     for test in tests:
-        status, output = copy.run(test)
-        if status not in (0, 77):
-            raise BadInput(f"test {test} fails on the unchanged sources, so it cannot judge:\n{output[-2000:]}")
+        begin, _, limit = test.removeprefix("storm ").partition("-")
+        key = ("storm", begin) if test.startswith("storm ") else (test, "")
+        limits[key] = max(limits.get(key, 0), int(limit) if key[0] == "storm" else 0)
+    return sorted(f"storm {key[1]}-{limit}" if limit else key[0] for key, limit in limits.items())
+
+
+def check_unchanged(copies, mutants):
+    tests = widest({test for mutant in mutants for test in mutant.tests})
+
+    def check(number):
+        copy, mine = copies[number], tests[number::len(copies)]
+        status, output = copy.make(mine)
+        if status != 0:
+            raise BadInput(f"the unchanged sources do not build:\n{output}")
+        for test in mine:
+            status, output = copy.run(test)
+            if status not in (0, 77):
+                raise BadInput(f"test {test} fails on the unchanged sources, so it cannot judge:\n{output[-2000:]}")
+
+    with concurrent.futures.ThreadPoolExecutor(len(copies)) as pool:
+        list(pool.map(check, range(len(copies))))
 
 
 def judge_all(copies, mutants):
@@ -249,7 +269,7 @@ def main():
     copies = [Copy(options.work / str(i)) for i in range(min(options.jobs, len(mutants)))]
     for copy in copies:
         copy.prepare()
-    check_unchanged(copies[0], mutants)
+    check_unchanged(copies, mutants)
     verdicts = list(judge_all(copies, mutants))
     if options.write:
         write_table(options.write, verdicts)

@@ -72,7 +72,7 @@ class Soak(unittest.TestCase):
 
     def test_control_c_ends_what_runs_and_keeps_what_was_done(self):
         marker = pathlib.Path(self.directory.name) / "pid"
-        process = self.start(f"a=true,b=echo $$ > {marker}; exec sleep 60", "small")
+        process = self.start(f"a=true,b=echo $$ > {marker}; exec sleep 60", "small", "--jobs=1")
         due = time.monotonic() + 20
         while not (marker.exists() and marker.read_text().strip()) and time.monotonic() < due:
             time.sleep(0.02)

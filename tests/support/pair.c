@@ -195,7 +195,7 @@ int pair_feed(struct pair *p, uint32_t index, const struct hlg_event *event)
     struct hlg_event timed = *event;
     struct hlg_action action;
 
-    timed.now = p->now;
+    timed.now = p->now + p->clocks[index];
     int error = side->decode != NULL ? hlg_decode_handle(side->decode, &timed)
                                      : hlg_prefill_handle(side->prefill, &timed);
     check(side);
@@ -204,6 +204,7 @@ int pair_feed(struct pair *p, uint32_t index, const struct hlg_event *event)
             keep_notice(side, &action.notice);
         } else {
             side->notes[action.note.code]++;
+            side->note = action.note.code < HLG_NOTE_STEP_FIRST ? action.note : side->note;
         }
     }
     return error;
@@ -270,9 +271,10 @@ static uint32_t channel_up(struct pair *p, uint32_t index, uint32_t other, uint3
 {
     struct pair_side *side = &p->sides[index];
     uint32_t end = free_end(side);
-    struct hlg_event event = {
-        .kind = HLG_EVENT_CHANNEL_UP,
-        .peer = {.peer = end, .domain = domain, .dialled = side->decode != NULL}};
+    struct hlg_event event = {.kind = HLG_EVENT_CHANNEL_UP,
+                              .peer = {.peer = end,
+                                       .domain = domain,
+                                       .dialled = (side->decode != NULL) != p->prefill_dials}};
 
     side->ends[end] =
         (struct pair_end){.connection = p->connections, .other = other, .domain = domain};

@@ -59,6 +59,7 @@ struct pair_side {
     uint32_t notice_count;
     uint32_t read_count; /* by pair_expect */
     uint32_t notes[HLG_NOTE_COUNT];
+    struct hlg_note note;               /* the last that is no step */
     uint32_t sent[HLG_MESSAGE_BYE + 1]; /* messages by kind */
     struct hlg_message last;            /* that was sent and no CREDIT, pointers gone */
     struct hlg_request_message asked;   /* of the last REQUESTED, pointers gone */
@@ -76,6 +77,8 @@ struct pair {
     struct pair_side sides[PAIR_SIDES_MAX];
     uint32_t side_count;
     hlg_time now;
+    hlg_time clocks[PAIR_SIDES_MAX]; /* each side's own is ahead of `now` by that */
+    bool prefill_dials;              /* or the decode side does: of the next pair_connect() */
     uint64_t connections;
     bool hold_frames;
     bool hold_writes; /* pull none */

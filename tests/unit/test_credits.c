@@ -238,28 +238,32 @@ static void one_of_two_sources_may_wait(void **state)
 {
     struct hlg_prefill_config config;
     struct pair *p = pair_open();
-    struct pair_ask ask = ask_for(0);
+    struct pair_ask ask = {.tokens = TOKENS, .source_count = 2, .peers = {0, 1}};
     hlg_handle first = 0;
 
     (void)state;
     pair_config(&config);
     pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_layout(&config.layout, 2, 2, 4, false); /* each hosts one of two ranks */
+    config.layout.rank_limit = 1;
     pair_add(p, HLG_ROLE_PREFILL, &config);
+    config.layout.rank_begin = 1;
+    config.layout.rank_limit = 2;
     config.limits.grant_requests = 1;
     pair_add(p, HLG_ROLE_PREFILL, &config);
     pair_connect(p, DECODE, PREFILL, 0, 0);
     pair_connect(p, DECODE, OTHER, 1, 0);
     pair_run(p);
-    ask.peers[0] = 1;
     assert_int_equal(pair_submit(p, DECODE, &ask, &first), 0);
     pair_run(p);
-    ask = (struct pair_ask){.tokens = TOKENS, .page = 2, .source_count = 2, .peers = {0, 1}};
+    ask.page = 2;
     assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
     pair_run(p);
-    pair_expect(p, PREFILL, "up requested");
+    pair_expect(p, PREFILL, "up requested requested");
     pair_expect(p, OTHER, "up requested");
     pair_serve(p, PREFILL, 1);
     pair_run(p);
+    pair_expect(p, PREFILL, "sent");
     assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, first), 0);
     pair_run(p); /* its end gives back what the second waits for */
     pair_expect(p, OTHER, "stopping(cancelled) fenced requested");
@@ -654,6 +658,80 @@ static void a_decoder_without_credit_leaves_the_others_forwards(void **state)
     }
 }
 
+/* ---- more of the same --------------------------------------------------------------------- */
+
+/* Whichever of those that wait is cancelled, the others keep their order and their places. */
+static void any_that_waits_may_be_cancelled(void **state)
+{
+    (void)state;
+    for (uint32_t cancelled = 1; cancelled < 4; cancelled++) {
+        struct pair *p = open_granting(1, 0);
+        hlg_handle requests[4];
+        uint64_t numbers[4] = {0};
+        uint32_t count = 0;
+        for (uint32_t i = 0; i < 4; i++) {
+            assert_int_equal(submit(p, i, &requests[i]), 0);
+        }
+        assert_int_equal(sent(p, DECODE, HLG_MESSAGE_REQUEST), 1);
+        assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, requests[cancelled]), 0);
+        pair_run(p);
+        for (uint32_t i = 0; i < 3; i++) {
+            numbers[count++] = p->sides[PREFILL].asked.number;
+            pair_serve(p, PREFILL, i + 1);
+            pair_run(p);
+        }
+        assert_int_equal(sent(p, DECODE, HLG_MESSAGE_REQUEST), 3);
+        for (uint32_t i = 0, number = 1; i < count; i++, number++) {
+            number += number == cancelled + 1;
+            assert_int_equal(numbers[i], number);
+        }
+        pair_close(p);
+    }
+}
+
+static int submit_prompt(struct pair *p, uint32_t bytes)
+{
+    static const uint8_t prompt[64];
+    static const uint32_t pages[] = {60, 61};
+
+    return pair_feed(p, DECODE,
+                     &(struct hlg_event){.kind = HLG_EVENT_SUBMIT,
+                                         .submit = {.source_count = 1,
+                                                    .tokens = TOKENS,
+                                                    .ttl_ns = HLG_TIME_NEVER,
+                                                    .prompt = prompt,
+                                                    .prompt_bytes = bytes,
+                                                    .groups = {{.count = 2, .pages = pages}}}});
+}
+
+/* Bytes of prompts are granted too: one larger than the grant can never go, and one that fits goes and comes
+ * back, told in time for the next. */
+static void prompts_are_bounded_by_their_grant(void **state)
+{
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    config.limits.grant_requests = 100;
+    config.limits.grant_pages = 1000;
+    config.limits.grant_prompt_bytes = 10;
+    struct pair *p = pair_simple(&config);
+    assert_int_equal(submit_prompt(p, 11), -HLG_ELIMIT);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_SUBMIT_TOO_LARGE], 1);
+    for (uint32_t i = 0; i < 3; i++) {
+        assert_int_equal(submit_prompt(p, 10), 0);
+        pair_run(p);
+        assert_int_equal(sent(p, DECODE, HLG_MESSAGE_REQUEST), i + 1);
+        pair_serve(p, PREFILL, i + 1);
+        pair_run(p);
+        assert_int_equal(sent(p, PREFILL, HLG_MESSAGE_CREDIT), i + 1);
+        assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE,
+                                           pair_last(p, DECODE, HLG_NOTICE_READY)->request),
+                         0);
+    }
+    pair_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -676,6 +754,8 @@ int main(void)
         cmocka_unit_test(a_greedy_decoder_leaves_the_others_room),
         cmocka_unit_test(a_decoder_without_credit_leaves_the_others_operations),
         cmocka_unit_test(a_decoder_without_credit_leaves_the_others_forwards),
+        cmocka_unit_test(any_that_waits_may_be_cancelled),
+        cmocka_unit_test(prompts_are_bounded_by_their_grant),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -15,6 +15,7 @@
 #define PAGES       16u
 #define PEERS       3u
 #define NOTICES_MAX 64u
+#define SLOTS       8u /* requests_max * sources_max */
 #define FENCE_NS    (10 * HLG_NS_PER_MS)
 
 struct bench {
@@ -25,6 +26,7 @@ struct bench {
     struct hlg_notice notices[NOTICES_MAX];
     uint32_t notice_count;
     struct hlg_request_message requests[PEERS]; /* last REQUEST to each peer */
+    uint32_t request_count;                     /* REQUESTs to all */
     uint64_t sessions[PEERS];                   /* serial of each peer's session */
     uint64_t credits[PEERS];                    /* CREDIT of rail 0, lane 0 */
 };
@@ -44,8 +46,8 @@ static int bench_setup(void **state)
                                     .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
                                     .group_count = 1,
                                     .groups = {{.planes = 1,
-                                                .heads = 1,
-                                                .head_bytes = 4,
+                                                .heads = 2,
+                                                .head_bytes = 2,
                                                 .page_tokens = 1,
                                                 .page_count = PAGES,
                                                 .layers = {1}}}};
@@ -82,6 +84,7 @@ static void carry_send(struct bench *b, const struct hlg_action_send *send)
         b->sessions[send->peer] = message->hello.session;
     } else if (message->kind == HLG_MESSAGE_REQUEST) {
         b->requests[send->peer] = message->request;
+        b->request_count++;
     } else if (message->kind == HLG_MESSAGE_CREDIT) {
         b->credits[send->peer] = message->credit.entries[0].pieces;
     }
@@ -122,7 +125,8 @@ static uint32_t count_notices(const struct bench *b, uint32_t kind)
 }
 
 /* A session with prefiller `node`, under the unused number `peer`. */
-static void join(struct bench *b, uint32_t peer, uint32_t domain, uint64_t node)
+static void join_as(struct bench *b, uint32_t peer, uint32_t domain, uint64_t node,
+                    uint64_t incarnation)
 {
     struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO,
                                 .hello = {.protocol_min = HLG_PROTOCOL_MIN,
@@ -133,7 +137,7 @@ static void join(struct bench *b, uint32_t peer, uint32_t domain, uint64_t node)
                                           .prompt_bytes_max = 512,
                                           .grant = {1000, 1000, 4096},
                                           .node = node,
-                                          .incarnation = node,
+                                          .incarnation = incarnation,
                                           .session = 1,
                                           .layout = b->layout,
                                           .address_count = 1}};
@@ -147,6 +151,20 @@ static void join(struct bench *b, uint32_t peer, uint32_t domain, uint64_t node)
                                                 .peer = {.peer = peer, .message = &hello}}),
                      0);
     assert_int_equal(count_notices(b, HLG_NOTICE_PEER_UP), up + 1);
+}
+
+static void join(struct bench *b, uint32_t peer, uint32_t domain, uint64_t node)
+{
+    join_as(b, peer, domain, node, node);
+}
+
+/* The same, as peer `rank` in the fence domain of that number, with a prefiller that hosts one rank of two. */
+static void join_rank(struct bench *b, uint32_t rank, uint64_t node)
+{
+    b->layout.tp = 2;
+    b->layout.rank_begin = rank;
+    b->layout.rank_limit = rank + 1;
+    join(b, rank, rank, node);
 }
 
 /* Asks peers [first, first + count) for `pages` pages from page `page` on. */
@@ -204,12 +222,12 @@ static void a_lost_source_does_not_end_who_has_its_number_now(void **state)
 {
     struct bench *b = *state;
 
-    join(b, 0, 0, 10);
-    join(b, 1, 1, 11);
+    join_rank(b, 0, 10);
+    join_rank(b, 1, 11);
     assert_int_equal(submit(b, 0, 2, 0, 2), 0);
     close_peer(b, 0, -HLG_EIO);
     assert_int_equal(count_notices(b, HLG_NOTICE_FAILED), 1);
-    join(b, 0, 0, 12);
+    join_rank(b, 0, 12);
     b->now += FENCE_NS;
     assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_TIME}), 0);
     assert_int_equal(count_notices(b, HLG_NOTICE_PEER_DOWN), 2);
@@ -309,6 +327,243 @@ static void a_request_beyond_a_frame_is_refused_at_once(void **state)
     assert_int_equal(b->requests[0].prompt_bytes, 400);
 }
 
+/* The same, but the channel says that it is full when a CREDIT comes: it goes later, once, and says all. */
+static void a_refused_credit_goes_once_and_says_all(void **state)
+{
+    struct bench *b = *state;
+    struct hlg_action action;
+
+    join(b, 0, 0, 10);
+    assert_int_equal(submit(b, 0, 1, 0, 3), 0);
+    struct hlg_event landed = {
+        .kind = HLG_EVENT_IMM,
+        .imm = {.imm = hlg_imm_make(b->requests[0].slot, b->requests[0].generation, 0),
+                .pieces = 1,
+                .immediates = 1}};
+    assert_int_equal(hlg_decode_handle(b->decode, &landed), 0);
+    assert_int_equal(hlg_decode_next(b->decode, 0, HLG_ACTION_SEND, &action), 1);
+    assert_int_equal(action.send.message.kind, HLG_MESSAGE_CREDIT);
+    assert_int_equal(
+        tell(b, (struct hlg_event){.kind = HLG_EVENT_SEND_REFUSED, .peer = {.peer = 0}}), 0);
+    assert_int_equal(tell(b, landed), 0);
+    assert_int_equal(b->credits[0], 0);
+    assert_int_equal(hlg_decode_handle(b->decode, &(struct hlg_event){.kind = HLG_EVENT_SEND_ROOM,
+                                                                      .peer = {.peer = 0}}),
+                     0);
+    assert_int_equal(hlg_decode_next(b->decode, 0, HLG_ACTION_SEND, &action), 1);
+    assert_int_equal(action.send.message.kind, HLG_MESSAGE_CREDIT);
+    assert_int_equal(action.send.message.credit.entries[0].pieces, 2);
+    assert_int_equal(hlg_decode_next(b->decode, 0, HLG_ACTION_SEND, &action), 0);
+}
+
+/* A session that is over is sent no CREDIT, and the one that has its number next starts at none. */
+static void immediates_of_an_ended_session_are_credited_to_nobody(void **state)
+{
+    struct bench *b = *state;
+
+    join(b, 0, 0, 10);
+    assert_int_equal(submit(b, 0, 1, 0, 3), 0);
+    struct hlg_request_message first = b->requests[0];
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_PEER_DOWN}), 0);
+    immediate(b, &first, 0);
+    assert_int_equal(b->credits[0], 0);
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_PEER_CLOSED}), 0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_RETURNED), 1);
+    join(b, 0, 0, 10);
+    immediate(b, &first, 0);
+    assert_int_equal(b->credits[0], 0);
+    assert_int_equal(submit(b, 0, 1, 0, 3), 0);
+    immediate(b, &b->requests[0], 0);
+    assert_int_equal(b->credits[0], 1);
+}
+
+/* Nor over another fence domain than the sender's: keys of a slot are no keys of its window. */
+static void immediates_of_a_foreign_domain_count_for_nobody(void **state)
+{
+    struct bench *b = *state;
+
+    join(b, 0, 0, 10);
+    join(b, 1, 1, 11);
+    assert_int_equal(submit(b, 0, 1, 0, 1), 0);
+    immediate(b, &b->requests[0], 1);
+    assert_int_equal(count_notices(b, HLG_NOTICE_READY), 0);
+    assert_int_equal(b->credits[0] + b->credits[1], 0);
+    immediate(b, &b->requests[0], 0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_READY), 1);
+    assert_int_equal(b->credits[0], 1);
+}
+
+/* Two nodes may have drawn the same incarnation: the answer counts that comes from the peer asked. */
+static void an_answer_of_a_peer_that_was_not_asked_is_ignored(void **state)
+{
+    struct bench *b = *state;
+    struct hlg_message message = {.kind = HLG_MESSAGE_FENCED, .answer = {.incarnation = 10}};
+
+    join(b, 0, 0, 10);
+    join_as(b, 1, 1, 11, 10);
+    assert_int_equal(submit(b, 0, 1, 0, 2), 0);
+    message.answer.number = b->requests[0].number;
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_MESSAGE,
+                                                .peer = {.peer = 1, .message = &message}}),
+                     0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_FAILED), 0);
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_CANCEL,
+                                                .request = hlg_decode_submitted(b->decode)}),
+                     0);
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_MESSAGE,
+                                                .peer = {.peer = 1, .message = &message}}),
+                     0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_RETURNED), 0);
+    answer(b, 0, HLG_MESSAGE_FENCED, 10);
+    assert_int_equal(count_notices(b, HLG_NOTICE_RETURNED), 1);
+}
+
+/* The same node under the same number, but in a later session: it vouches for nothing of the older one,
+ * whose domain could not be closed, and neither does the close of its own. */
+static void a_later_session_vouches_for_nothing_of_a_lost_one(void **state)
+{
+    struct bench *b = *state;
+
+    join_rank(b, 0, 10);
+    join_rank(b, 1, 11);
+    assert_int_equal(submit(b, 0, 2, 0, 2), 0);
+    close_peer(b, 0, -HLG_EIO);
+    join_rank(b, 0, 10);
+    answer(b, 0, HLG_MESSAGE_FENCED, 10);
+    close_peer(b, 0, 0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_RETURNED), 0);
+    answer(b, 1, HLG_MESSAGE_FENCED, 11);
+    assert_int_equal(count_notices(b, HLG_NOTICE_RETURNED), 0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_POISONED), 1);
+}
+
+/* A REQUEST that waits in the outbox is dropped with its request, also when its slot is another's by now. */
+static void only_the_live_request_goes_of_many_that_were_queued(void **state)
+{
+    struct bench *b = *state;
+    static const uint32_t page;
+    struct hlg_event event = {.kind = HLG_EVENT_SUBMIT,
+                              .submit = {.source_count = 1,
+                                         .tokens = 2,
+                                         .ttl_ns = HLG_TIME_NEVER,
+                                         .groups = {{.count = 1, .pages = &page}}}};
+
+    join(b, 0, 0, 10);
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        assert_int_equal(hlg_decode_handle(b->decode, &event), 0);
+        assert_int_equal(
+            hlg_decode_handle(b->decode,
+                              &(struct hlg_event){.kind = HLG_EVENT_CANCEL,
+                                                  .request = hlg_decode_submitted(b->decode)}),
+            0);
+    }
+    assert_int_equal(tell(b, event), 0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_RETURNED), SLOTS);
+    assert_int_equal(b->request_count, 1);
+    assert_int_equal(b->requests[0].number, SLOTS + 1);
+}
+
+/* A channel that is full of one peer's messages is not taken for another's: what was pulled has left. */
+static void a_refusal_of_another_peer_undoes_nothing(void **state)
+{
+    struct bench *b = *state;
+    struct hlg_action action;
+    static const uint32_t page;
+    struct hlg_event event = {.kind = HLG_EVENT_SUBMIT,
+                              .submit = {.source_count = 1,
+                                         .tokens = 2,
+                                         .ttl_ns = HLG_TIME_NEVER,
+                                         .groups = {{.count = 1, .pages = &page}}}};
+
+    join(b, 0, 0, 10);
+    join(b, 1, 1, 11);
+    assert_int_equal(hlg_decode_handle(b->decode, &event), 0);
+    assert_int_equal(hlg_decode_next(b->decode, 0, HLG_ACTION_SEND, &action), 1);
+    assert_int_equal(action.send.message.kind, HLG_MESSAGE_REQUEST);
+    assert_int_equal(
+        tell(b, (struct hlg_event){.kind = HLG_EVENT_SEND_REFUSED, .peer = {.peer = 1}}), 0);
+    assert_int_equal(b->request_count, 0); /* not pulled again */
+    b->requests[0] = action.send.message.request;
+    answer(b, 0, HLG_MESSAGE_REJECT, 10);
+    assert_int_equal(count_notices(b, HLG_NOTICE_RETURNED), 1);
+}
+
+static void accepted_is_said_once_and_never_after_the_end(void **state)
+{
+    struct bench *b = *state;
+    struct hlg_message accept = {.kind = HLG_MESSAGE_ACCEPT,
+                                 .answer = {.incarnation = 10, .pieces = 2}};
+    const struct hlg_event event = {.kind = HLG_EVENT_MESSAGE, .peer = {.message = &accept}};
+
+    b->now = 1;
+    join(b, 0, 0, 10);
+    assert_int_equal(submit(b, 0, 1, 0, 2), 0);
+    accept.answer.number = b->requests[0].number;
+    assert_int_equal(tell(b, event), 0);
+    assert_int_equal(tell(b, event), 0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_ACCEPTED), 1);
+    assert_int_equal(submit(b, 0, 1, 1, 2), 0);
+    accept.answer.number = b->requests[0].number;
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_CANCEL,
+                                                .request = hlg_decode_submitted(b->decode)}),
+                     0);
+    assert_int_equal(tell(b, event), 0);
+    assert_int_equal(count_notices(b, HLG_NOTICE_ACCEPTED), 1);
+}
+
+static void a_reject_says_why(void **state)
+{
+    struct bench *b = *state;
+    static const uint32_t reasons[] = {HLG_REASON_PROTOCOL, HLG_REASON_REJECTED, HLG_REASON_PEER,
+                                       99};
+    struct hlg_message reject = {.kind = HLG_MESSAGE_REJECT,
+                                 .answer = {.incarnation = 10, .retry_after_ns = 7}};
+
+    join(b, 0, 0, 10);
+    for (uint32_t i = 0; i < 4; i++) {
+        assert_int_equal(submit(b, 0, 1, 0, 2), 0);
+        reject.answer.number = b->requests[0].number;
+        reject.answer.reason = reasons[i];
+        assert_int_equal(
+            tell(b, (struct hlg_event){.kind = HLG_EVENT_MESSAGE, .peer = {.message = &reject}}),
+            0);
+        const struct hlg_notice *failed = &b->notices[b->notice_count - 2];
+        assert_int_equal(failed->kind, HLG_NOTICE_FAILED);
+        assert_int_equal(failed->retry_after_ns, 7);
+        assert_int_equal(failed->reason, i == 0 ? HLG_REASON_PROTOCOL : HLG_REASON_REJECTED);
+    }
+}
+
+static void a_handle_of_an_earlier_use_is_stale(void **state)
+{
+    struct bench *b = *state;
+
+    join(b, 0, 0, 10);
+    assert_int_equal(submit(b, 0, 1, 0, 1), 0);
+    hlg_handle first = hlg_decode_submitted(b->decode);
+    struct hlg_event cancel = {.kind = HLG_EVENT_CANCEL, .request = first};
+    assert_int_equal(tell(b, cancel), 0);
+    answer(b, 0, HLG_MESSAGE_FENCED, 10);
+    assert_int_equal(submit(b, 0, 1, 0, 1), 0);
+    assert_int_equal((uint32_t)hlg_decode_submitted(b->decode), (uint32_t)first);
+    assert_int_equal(tell(b, cancel), -HLG_ESTALE);
+    cancel.request = UINT32_MAX;
+    assert_int_equal(tell(b, cancel), -HLG_ESTALE);
+    assert_int_equal(hlg_decode_open(b->decode), 1);
+}
+
+/* A message can only come of a session: the number of none is the driver's error. */
+static void a_message_of_no_peer_changes_nothing(void **state)
+{
+    struct bench *b = *state;
+    struct hlg_message message = {.kind = HLG_MESSAGE_BYE};
+
+    assert_int_equal(tell(b, (struct hlg_event){.kind = HLG_EVENT_MESSAGE,
+                                                .peer = {.peer = PEERS, .message = &message}}),
+                     -HLG_EINVAL);
+    assert_int_equal(b->notice_count, 0);
+}
+
 #define BENCH_TEST(test) cmocka_unit_test_setup_teardown(test, bench_setup, bench_teardown)
 
 int main(void)
@@ -319,6 +574,17 @@ int main(void)
         BENCH_TEST(an_immediate_that_comes_again_is_not_credited_again),
         BENCH_TEST(a_request_beyond_a_frame_is_refused_at_once),
         BENCH_TEST(an_immediate_too_many_does_not_end_who_has_the_number_now),
+        BENCH_TEST(a_refused_credit_goes_once_and_says_all),
+        BENCH_TEST(immediates_of_an_ended_session_are_credited_to_nobody),
+        BENCH_TEST(immediates_of_a_foreign_domain_count_for_nobody),
+        BENCH_TEST(an_answer_of_a_peer_that_was_not_asked_is_ignored),
+        BENCH_TEST(a_later_session_vouches_for_nothing_of_a_lost_one),
+        BENCH_TEST(only_the_live_request_goes_of_many_that_were_queued),
+        BENCH_TEST(a_refusal_of_another_peer_undoes_nothing),
+        BENCH_TEST(accepted_is_said_once_and_never_after_the_end),
+        BENCH_TEST(a_reject_says_why),
+        BENCH_TEST(a_handle_of_an_earlier_use_is_stale),
+        BENCH_TEST(a_message_of_no_peer_changes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,6 +52,29 @@ static struct pair *open_three(const struct hlg_prefill_config *given, uint32_t 
     return p;
 }
 
+/* Two prefillers, each of which hosts one of two ranks, so that a request needs both. */
+static struct pair *open_split(void)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_layout(&config.layout, 2, 2, 4, false);
+    config.layout.rank_limit = 1;
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    config.layout.rank_begin = 1;
+    config.layout.rank_limit = 2;
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_connect(p, DECODE, OTHER, 1, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up up");
+    pair_expect(p, PREFILL, "up");
+    pair_expect(p, OTHER, "up");
+    return p;
+}
+
 static hlg_handle submit(struct pair *p, const struct pair_ask *ask)
 {
     hlg_handle request = 0;
@@ -418,7 +441,7 @@ static void a_ready_request_cannot_be_cancelled(void **state)
 
 static void two_sources_are_ready_only_when_both_are_complete(void **state)
 {
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     submit(p, &two_sources);
@@ -434,9 +457,106 @@ static void two_sources_are_ready_only_when_both_are_complete(void **state)
     pair_close(p);
 }
 
+struct share {
+    uint32_t tp;
+    uint32_t stages;
+    uint32_t begin;
+    uint32_t limit; /* 0: no such node */
+};
+
+/* Nodes with these shares of the ranks, all connected, and a SUBMIT that names them in one order or the
+ * other. `rank` is that of the note, HLG_NONE: it is sound. */
+struct hosting {
+    struct share shares[2];
+    bool context_alone; /* no paged pages are asked */
+    uint32_t rank;
+    uint32_t hosts;
+};
+
+static const struct hosting hostings[] = {
+    {{{2, 1, 0, 2}}, false, HLG_NONE, 0},
+    {{{2, 1, 0, 1}}, false, 1, 0},
+    {{{2, 1, 1, 2}}, false, 0, 0},
+    {{{2, 1, 0, 1}, {2, 1, 1, 2}}, false, HLG_NONE, 0},
+    {{{2, 1, 0, 1}, {2, 1, 0, 1}}, false, 0, 2},
+    {{{2, 1, 0, 2}, {2, 1, 0, 2}}, false, 0, 2},
+    {{{2, 1, 0, 2}, {2, 1, 1, 2}}, false, 1, 2},
+    {{{1, 1, 0, 1}, {1, 1, 0, 1}}, false, 0, 2},
+    /* replica sets: which ranks write is drawn, so that all must be there */
+    {{{4, 1, 0, 2}, {4, 1, 2, 4}}, false, HLG_NONE, 0},
+    {{{4, 1, 0, 1}, {4, 1, 2, 4}}, false, 1, 0},
+    {{{4, 1, 0, 2}}, false, 2, 0},
+    {{{4, 1, 0, 3}, {4, 1, 2, 4}}, false, 2, 2},
+    {{{4, 1, 0, 1}, {4, 1, 3, 4}}, false, 1, 0},
+    /* stages: a context comes from the last one alone */
+    {{{1, 2, 0, 1}, {1, 2, 1, 2}}, false, HLG_NONE, 0},
+    {{{1, 2, 0, 1}}, false, 1, 0},
+    {{{1, 2, 1, 2}}, false, 0, 0},
+    {{{1, 2, 1, 2}}, true, HLG_NONE, 0},
+    {{{1, 2, 0, 1}}, true, 1, 0},
+    {{{1, 2, 0, 1}, {1, 2, 1, 2}}, true, HLG_NONE, 0},
+    /* shares of two different groups of ranks */
+    {{{2, 1, 0, 1}, {1, 2, 1, 2}}, false, HLG_RANKS_MAX, 0},
+    {{{2, 1, 0, 1}, {4, 1, 2, 4}}, false, HLG_RANKS_MAX, 0},
+};
+
+static void check_hosting(const struct hosting *h, bool swapped, uint32_t random)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+    struct pair_ask ask = {.tokens = TOKENS,
+                           .first = h->context_alone ? 2 : 0,
+                           .source_count = h->shares[1].limit != 0 ? 2 : 1,
+                           .random = random,
+                           .peers = {0, 1}};
+
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 4, true);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    for (uint32_t i = 0; i < ask.source_count; i++) {
+        const struct share *share = &h->shares[i];
+        pair_layout(&config.layout, share->tp, 2, 4, true);
+        config.layout.stages = share->stages;
+        config.layout.stage_limit[0] = share->stages == 2 ? 1 : 2;
+        config.layout.stage_limit[1] = share->stages == 2 ? 2 : 0;
+        config.layout.rank_begin = share->begin;
+        config.layout.rank_limit = share->limit;
+        pair_add(p, HLG_ROLE_PREFILL, &config);
+        pair_connect(p, DECODE, PREFILL + i, i, 0);
+    }
+    pair_run(p);
+    if (swapped) {
+        ask.peers[0] = ask.source_count - 1;
+        ask.peers[1] = 0;
+    }
+    bool sound = h->rank == HLG_NONE;
+    assert_int_equal(pair_submit(p, DECODE, &ask, NULL), sound ? 0 : -HLG_EINVAL);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_SUBMIT_SOURCES], !sound);
+    if (!sound) {
+        assert_int_equal(p->sides[DECODE].note.a, h->rank);
+        assert_int_equal(p->sides[DECODE].note.b, h->hosts);
+        assert_int_equal(hlg_decode_open(p->sides[DECODE].decode), 0);
+        expect_pages(p, HLG_PAGE_FREE);
+    }
+    pair_close(p);
+}
+
+/* A rank that no source hosts would be missing from the count too, so that a request with holes were READY;
+ * one that two host would write twice. */
+static void sources_host_every_rank_once_or_are_refused(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof hostings / sizeof hostings[0]; i++) {
+        for (uint32_t random = 0; random < 4; random++) {
+            check_hosting(&hostings[i], false, random << 30);
+            check_hosting(&hostings[i], true, random << 30);
+        }
+    }
+}
+
 static void pages_return_only_after_both_sources_are_fenced(void **state)
 {
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     hlg_handle request = submit(p, &two_sources);
@@ -459,7 +579,7 @@ static void pages_return_only_after_both_sources_are_fenced(void **state)
 static void a_reject_of_one_source_cancels_the_other(void **state)
 {
     struct hlg_event reject = {.kind = HLG_EVENT_REJECT, .reject = {.retry_after_ns = 55}};
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     submit(p, &two_sources);
@@ -483,7 +603,7 @@ static void a_reject_of_one_source_cancels_the_other(void **state)
 
 static void one_of_two_requests_unsent_fences_at_once(void **state)
 {
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     p->sides[DECODE].ends[1].refuse_count = 1;
@@ -519,6 +639,68 @@ static void a_request_fails_at_its_deadline(void **state)
     pair_expect(p, DECODE, "returned");
     pair_expect(p, PREFILL, "requested stopping(deadline) fenced");
     pair_close(p);
+}
+
+/* Some transports lose an immediate and report no error to anybody. The count stands still: the request ends
+ * at its deadline, says how far it came, and its pages return by the fence. */
+static void a_lost_immediate_fails_the_request_at_its_deadline(void **state)
+{
+    struct pair_ask ask = {.tokens = TOKENS, .ttl_ns = 1000};
+    struct pair *p = open_simple();
+
+    (void)state;
+    submit(p, &ask);
+    pair_run(p);
+    p->hold_landing = true;
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    struct pair_write *lost = pair_oldest(p);
+    assert_non_null(lost);
+    lost->landed = 1; /* its bytes, and no immediate of them */
+    p->hold_landing = false;
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested sent");
+    pair_expect(p, DECODE, "accepted");
+    pair_advance(p, 999);
+    pair_run(p);
+    pair_expect(p, DECODE, "");
+    pair_advance(p, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "failed(deadline) returned");
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_FAILED)->pieces_expected, PIECES);
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_FAILED)->pieces_counted, PIECES - 1);
+    pair_close(p);
+}
+
+/* What a REQUEST carries is a span. Clocks of two hosts have nothing in common. */
+static void a_deadline_is_kept_whatever_the_other_clock_says(void **state)
+{
+    struct pair_ask ask = {.tokens = TOKENS, .ttl_ns = 1000};
+    struct hlg_prefill_config config;
+
+    (void)state;
+    for (uint32_t ahead = DECODE; ahead <= PREFILL; ahead++) {
+        pair_config(&config);
+        struct pair *p = pair_open();
+        p->clocks[ahead] = 1000000 * HLG_NS_PER_S;
+        pair_add(p, HLG_ROLE_DECODE, &config);
+        pair_add(p, HLG_ROLE_PREFILL, &config);
+        pair_connect(p, DECODE, PREFILL, 0, 0);
+        pair_run(p);
+        submit(p, &ask);
+        pair_run(p);
+        p->hold_frames = true; /* each by its own clock */
+        pair_advance(p, 999);
+        pair_expect(p, PREFILL, "up requested");
+        pair_expect(p, DECODE, "up");
+        pair_advance(p, 1);
+        pair_expect(p, PREFILL, "stopping(deadline) fenced");
+        pair_expect(p, DECODE, "failed(deadline)");
+        p->hold_frames = false;
+        pair_run(p);
+        pair_expect(p, DECODE, "returned");
+        pair_close(p);
+    }
 }
 
 static void a_fence_that_does_not_come_closes_the_domain(void **state)
@@ -593,7 +775,7 @@ static void pages_are_poisoned_when_the_domain_cannot_be_closed(void **state)
 
 static void one_lost_source_poisons_although_the_other_fenced(void **state)
 {
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = open_split();
 
     (void)state;
     p->sides[DECODE].close_status = -HLG_EIO;
@@ -1027,6 +1209,135 @@ static void events_of_a_prefiller_are_refused(void **state)
     pair_close(p);
 }
 
+/* A layout with a context group: each request of more than one token brings exactly one context page. */
+static void a_submit_with_another_count_of_contexts_is_refused(void **state)
+{
+    static const uint32_t pages[] = {60, 61};
+    static const uint32_t contexts[] = {3, 4};
+    const struct hlg_page_list cases[] = {
+        {.count = 0, .pages = contexts},
+        {.count = 2, .pages = contexts},
+        {.count = 1, .first = 1, .pages = contexts},
+        {.count = 0, .first = 1, .pages = contexts},
+    };
+    struct hlg_prefill_config config;
+    struct hlg_event event = {
+        .kind = HLG_EVENT_SUBMIT,
+        .submit = {.source_count = 1, .tokens = TOKENS, .ttl_ns = HLG_TIME_NEVER}};
+
+    (void)state;
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 4, true);
+    struct pair *p = pair_simple(&config);
+    event.submit.groups[0] = (struct hlg_page_list){.count = 2, .pages = pages};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        event.submit.groups[1] = cases[i];
+        assert_int_equal(pair_feed(p, DECODE, &event), -HLG_EINVAL);
+        assert_int_equal(pair_page_state(p, DECODE, 60), HLG_PAGE_FREE);
+    }
+    event.submit.groups[1] = (struct hlg_page_list){.count = 1, .pages = contexts};
+    assert_int_equal(pair_feed(p, DECODE, &event), 0);
+    event.submit.tokens = 1; /* nothing to prefill: no context either */
+    event.submit.groups[0] = (struct hlg_page_list){0};
+    event.submit.groups[1] = (struct hlg_page_list){0};
+    assert_int_equal(pair_feed(p, DECODE, &event), 0);
+    pair_expect(p, DECODE, "ready");
+    pair_close(p);
+}
+
+/* Pages of all groups together are bounded, before one of them is looked at. */
+static void more_pages_than_a_message_holds_are_refused_at_once(void **state)
+{
+    static const uint32_t page = 1;
+    struct hlg_prefill_config config;
+    struct hlg_event event = {
+        .kind = HLG_EVENT_SUBMIT,
+        .submit = {.source_count = 1, .tokens = HLG_TOKENS_MAX, .ttl_ns = HLG_TIME_NEVER}};
+
+    (void)state;
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 1, false);
+    config.layout.group_count = 2;
+    config.layout.groups[1] = config.layout.groups[0];
+    config.layout.groups[0].layers[0] = 1;
+    config.layout.groups[1].layers[0] = 2;
+    struct pair *p = pair_simple(&config);
+    for (uint32_t g = 0; g < 2; g++) {
+        event.submit.groups[g] =
+            (struct hlg_page_list){.count = HLG_TOKENS_MAX - 1, .pages = &page};
+    }
+    assert_int_equal(pair_feed(p, DECODE, &event), -HLG_ELIMIT);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_SUBMIT_TOO_LARGE], 1);
+    assert_int_equal(hlg_decode_open(p->sides[DECODE].decode), 0);
+    pair_close(p);
+}
+
+/* Which replica set writes is drawn. Who shares the model but not that set is asked as well, since its ranks
+ * must compute too, and is not waited for. */
+static void a_source_that_has_nothing_to_send_is_not_waited_for(void **state)
+{
+    struct hlg_prefill_config decode;
+    struct hlg_prefill_config prefill;
+    uint32_t wrote = 0;
+
+    (void)state;
+    pair_config(&decode);
+    pair_config(&prefill);
+    decode.layout.groups[0].heads = 1;
+    prefill.layout.groups[0].heads = 1;
+    prefill.layout.tp = 2;
+    for (uint32_t offset = 0; offset < 2; offset++) {
+        struct pair *p = pair_open();
+        const struct pair_ask ask = {
+            .tokens = TOKENS, .random = offset << 31, .source_count = 2, .peers = {0, 1}};
+        pair_add(p, HLG_ROLE_DECODE, &decode);
+        for (uint32_t rank = 0; rank < 2; rank++) {
+            prefill.layout.rank_begin = rank;
+            prefill.layout.rank_limit = rank + 1;
+            pair_add(p, HLG_ROLE_PREFILL, &prefill);
+            pair_connect(p, DECODE, PREFILL + rank, rank, 0);
+        }
+        pair_run(p);
+        submit(p, &ask);
+        pair_run(p);
+        uint32_t writer = p->sides[PREFILL].asked.pieces > 0 ? PREFILL : OTHER;
+        assert_int_equal(p->sides[PREFILL].asked.pieces + p->sides[OTHER].asked.pieces, PIECES);
+        wrote |= 1u << writer;
+        pair_serve(p, writer, 1);
+        pair_run(p);
+        pair_expect(p, DECODE, "up up ready");
+        assert_true(pair_last(p, DECODE, HLG_NOTICE_READY)->bytes > 0);
+        pair_close(p);
+    }
+    assert_int_equal(wrote, 1u << PREFILL | 1u << OTHER);
+}
+
+/* Ranks of several nodes may decode together. One whose stage has no layer of what is asked waits for nothing. */
+static void a_stage_without_layers_is_ready_at_once(void **state)
+{
+    struct hlg_prefill_config decode;
+    struct hlg_prefill_config prefill;
+    struct pair *p = pair_open();
+
+    (void)state;
+    pair_config(&decode);
+    decode.layout.groups[0].layers[0] = 2;
+    prefill = decode;
+    decode.layout.stages = 2;
+    decode.layout.stage_limit[0] = 1;
+    decode.layout.stage_limit[1] = 2;
+    pair_add(p, HLG_ROLE_DECODE, &decode); /* it hosts the first stage */
+    pair_add(p, HLG_ROLE_PREFILL, &prefill);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    submit(p, &simple_ask);
+    pair_run(p);
+    pair_expect(p, DECODE, "up ready");
+    pair_expect(p, PREFILL, "up");
+    assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_READY)->bytes, 0);
+    pair_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1047,10 +1358,13 @@ int main(void)
         cmocka_unit_test(pages_stay_while_a_write_is_outstanding),
         cmocka_unit_test(a_ready_request_cannot_be_cancelled),
         cmocka_unit_test(two_sources_are_ready_only_when_both_are_complete),
+        cmocka_unit_test(sources_host_every_rank_once_or_are_refused),
         cmocka_unit_test(pages_return_only_after_both_sources_are_fenced),
         cmocka_unit_test(a_reject_of_one_source_cancels_the_other),
         cmocka_unit_test(one_of_two_requests_unsent_fences_at_once),
         cmocka_unit_test(a_request_fails_at_its_deadline),
+        cmocka_unit_test(a_lost_immediate_fails_the_request_at_its_deadline),
+        cmocka_unit_test(a_deadline_is_kept_whatever_the_other_clock_says),
         cmocka_unit_test(a_fence_that_does_not_come_closes_the_domain),
         cmocka_unit_test(a_lost_peer_fails_at_once_and_returns_when_closed),
         cmocka_unit_test(pages_are_poisoned_when_the_domain_cannot_be_closed),
@@ -1072,6 +1386,10 @@ int main(void)
         cmocka_unit_test(a_submit_that_does_not_fit_changes_nothing),
         cmocka_unit_test(a_submit_without_id_needs_no_pointers),
         cmocka_unit_test(events_of_a_prefiller_are_refused),
+        cmocka_unit_test(a_submit_with_another_count_of_contexts_is_refused),
+        cmocka_unit_test(more_pages_than_a_message_holds_are_refused_at_once),
+        cmocka_unit_test(a_source_that_has_nothing_to_send_is_not_waited_for),
+        cmocka_unit_test(a_stage_without_layers_is_ready_at_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

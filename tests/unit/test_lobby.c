@@ -333,6 +333,22 @@ static void silence_is_bounded(void **state)
     assert_int_equal(duo->prefill.report_count, 0);
 }
 
+/* Nobody that has not proved itself is given room for more than a handshake: who announces more is refused by
+ * the length alone, and not waited for. */
+static void a_long_frame_of_a_stranger_is_not_waited_for(void **state)
+{
+    static const uint8_t header[] = {0x00, 0x10, 0, 0, 1, 0, 1, 0}; /* 4 KiB of HELLO */
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    start(duo, &config, key_a, key_a);
+    const int fd = dial_from(duo, 0);
+    assert_int_equal(write(fd, header, sizeof header), sizeof header);
+    wait_refused(duo, &duo->prefill, HLG_REFUSED_PLAIN, 1);
+    expect_closed(fd);
+}
+
 /* The other way round: a listener that takes the connection and says nothing. */
 static void a_listener_that_says_nothing_is_given_up(void **state)
 {
@@ -549,6 +565,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(dialling_beyond_loopback_needs_a_key_or_a_word, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(silence_is_bounded, setup, teardown),
+        cmocka_unit_test_setup_teardown(a_long_frame_of_a_stranger_is_not_waited_for, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_listener_that_says_nothing_is_given_up, setup, teardown),
         cmocka_unit_test_setup_teardown(without_descriptors_nobody_spins, setup, teardown),
         cmocka_unit_test_setup_teardown(the_oldest_gives_way, setup, teardown),

@@ -602,6 +602,30 @@ static void a_reopened_endpoint_is_another(void **state)
     drop_net(&n);
 }
 
+/* With a fixed port a late write finds who came after: its key alone keeps it out, and one who counts his
+ * keys lets it in. What landed in the one counts in that one only. */
+static void a_successor_at_the_same_address_goes_by_keys(void **state)
+{
+    (void)state;
+    for (uint32_t counted = 0; counted < 2; counted++) {
+        struct hlg_loop_config config = plain_config(8);
+        struct net n;
+        config.old_addresses = true;
+        config.old_keys = counted == 1;
+        make_net(&n, &config);
+        struct hlg_paged_write w = make_write(&n, 0, 1, 0, 8);
+        assert_int_equal(post(&n, 0, &w), 8);
+        n.ends[1].t->ops->free(n.ends[1].t);
+        open_end(&n, 1);
+        run_dry(&n);
+        assert_int_equal(n.landings, counted == 1 ? 8 : 0);
+        assert_int_equal(n.ends[1].pieces, counted == 1 ? 8 : 0);
+        assert_int_equal(n.ends[0].failed[0], counted == 1 ? 0 : 8);
+        assert_int_equal(stats_of(&n).old_keys, counted == 1 ? 0 : 8);
+        drop_net(&n);
+    }
+}
+
 static void writes_outlive_their_closed_peer(void **state)
 {
     struct hlg_loop_config config = plain_config(9);
@@ -1176,6 +1200,7 @@ int main(void)
         cmocka_unit_test(closing_the_source_ends_its_writes),
         cmocka_unit_test(closing_the_target_fails_what_is_under_way),
         cmocka_unit_test(a_reopened_endpoint_is_another),
+        cmocka_unit_test(a_successor_at_the_same_address_goes_by_keys),
         cmocka_unit_test(writes_outlive_their_closed_peer),
         cmocka_unit_test(weights_are_summed_and_marks_kept_apart),
         cmocka_unit_test(immediates_wait_for_a_full_queue),

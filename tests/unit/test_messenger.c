@@ -566,6 +566,37 @@ static void a_submit_waits_for_its_word(void **state)
                      -HLG_EINVAL);
 }
 
+/* A node that hosts half of the ranks has half of the bytes: the engine is told to name the other as well. */
+static void a_source_that_hosts_half_is_refused_in_a_sentence(void **state)
+{
+    struct hlg_messenger_config config;
+    struct duo *duo = *state;
+    uint32_t page = 0;
+    uint32_t context = 0;
+    struct hlg_submit submit = {
+        .size = sizeof submit,
+        .source_count = 1,
+        .tokens = 5,
+        .groups = {{.count = 1, .pages = &page}, {.count = 1, .pages = &context}}};
+    hlg_ticket ticket = 0;
+
+    duo_close_side(&duo->prefill);
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.layout.tp = 2;
+    assert_int_equal(duo_open_side(duo, &duo->prefill, &config), 0);
+    duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 2);
+    submit.peers[0] = duo_last(&duo->decode, HLG_NOTICE_PEER_UP)->peer;
+    assert_int_equal(hlg_messenger_submit(duo->decode.messenger, &submit, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 1);
+    const struct hlg_report *failed = duo_last(&duo->decode, HLG_NOTICE_FAILED);
+    assert_int_equal(failed->reason, HLG_REASON_LOCAL);
+    assert_int_equal(failed->error, -HLG_EINVAL);
+    assert_string_equal(failed->text, "not submitted: no prefill node named hosts rank 1; name all "
+                                      "that share the model");
+    assert_int_equal(duo_count(&duo->decode, HLG_NOTICE_READY), 0);
+}
+
 #define STALE_COMMANDS 1000u
 
 /* Each of these brings a report, many more than there is room for: the commands wait instead. */
@@ -897,6 +928,7 @@ int main(void)
         DUO_TEST(a_draining_prefiller_is_told_of),
         DUO_TEST(drained_is_told_when_all_is_over),
         DUO_TEST(a_submit_waits_for_its_word),
+        DUO_TEST(a_source_that_hosts_half_is_refused_in_a_sentence),
         DUO_TEST(an_engine_that_does_not_poll_loses_nothing),
         EMPTY_TEST(requests_without_a_ticket_may_end_by_themselves),
         EMPTY_TEST(a_ticket_that_is_being_admitted_is_no_others),

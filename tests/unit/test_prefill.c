@@ -1528,6 +1528,230 @@ static void events_of_a_decoder_are_refused(void **state)
     pair_close(p);
 }
 
+/* ---- what is no one's --------------------------------------------------------------------- */
+
+static void a_handle_of_no_request_is_stale(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    hlg_handle request = ask(p, DECODE, &simple_ask);
+    const hlg_handle handles[] = {0, UINT32_MAX, UINT64_MAX, request + 1, request + (1ull << 32)};
+    for (size_t i = 0; i < sizeof handles / sizeof handles[0]; i++) {
+        struct hlg_event reject = {.kind = HLG_EVENT_REJECT, .reject = {.request = handles[i]}};
+        assert_int_equal(pair_feed(p, PREFILL, &reject), -HLG_ESTALE);
+        assert_int_equal(pair_feed_request(p, PREFILL, HLG_EVENT_CANCEL, handles[i]), -HLG_ESTALE);
+    }
+    assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), 1);
+    pair_close(p);
+}
+
+/* A decoder that knows the limit never sends one: who does all the same is answered, and not with room. */
+static void a_prompt_beyond_the_limit_is_rejected(void **state)
+{
+    static const uint8_t prompt[65];
+
+    (void)state;
+    for (uint32_t bytes = 64; bytes <= 65; bytes++) {
+        struct pair *p = open_simple();
+        struct hlg_message message = good_request(1);
+        message.request.prompt = prompt;
+        message.request.prompt_bytes = bytes;
+        assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
+        pair_expect(p, PREFILL, bytes == 64 ? "requested" : "");
+        assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_REQUEST_REFUSED], bytes == 65);
+        assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), bytes == 64);
+        pair_close(p);
+    }
+}
+
+/* A full channel to one decoder says nothing of what another was sent. */
+static void a_refusal_of_another_peer_undoes_nothing(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_action action;
+    struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.number = 9}};
+
+    (void)state;
+    pair_config(&config);
+    struct pair *p = open_two_decoders(&config);
+    struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
+    cancel.answer.session = p->sides[DECODE].ends[0].connection;
+    for (uint64_t session = 0; session < 3; session++) {
+        cancel.answer.session = session; /* one of them is its own: answered FENCED */
+        assert_int_equal(pair_feed_message(p, PREFILL, 0, &cancel), 0);
+    }
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_SEND, &action), 1);
+    assert_int_equal(action.send.message.kind, HLG_MESSAGE_FENCED);
+    assert_int_equal(action.send.peer, 0);
+    struct hlg_event refused = {.kind = HLG_EVENT_SEND_REFUSED, .peer = {.peer = 1}};
+    assert_int_equal(pair_feed(p, PREFILL, &refused), 0);
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_SEND, &action), 0);
+    pair_close(p);
+}
+
+/* A stamp of one word lets the table go of an older forward only where nobody waits for its other words. */
+static void a_forward_that_another_rank_computes_is_kept(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_prefill_config decode;
+
+    (void)state;
+    pair_config(&config);
+    pair_config(&decode);
+    config.limits.forwards_max = 2;
+    pair_layout(&config.layout, 2, 2, 4, false);
+    pair_layout(&decode.layout, 2, 2, 4, false);
+    config.layout.all_reduce = 0; /* a word of each rank */
+    decode.layout.all_reduce = 0;
+    struct pair *p = pair_open();
+    pair_add(p, HLG_ROLE_DECODE, &decode);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    hlg_handle request = admitted(p, &(struct pair_ask){.tokens = 21});
+    assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, 4), 0);
+    assert_int_equal(pair_chunk(p, PREFILL, request, 2, 4, 4), 0);
+    assert_int_equal(pair_tick(p, PREFILL, 0, 2, 0), 0);
+    assert_int_equal(pair_chunk(p, PREFILL, request, 3, 8, 12), -HLG_ELIMIT);
+    assert_int_equal(pair_tick(p, PREFILL, 1, 2, 0), 0);
+    assert_int_equal(pair_chunk(p, PREFILL, request, 3, 8, 12), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 2), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 3), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up accepted ready");
+    pair_close(p);
+}
+
+/* An end that comes late is no news; one of a forward that never was, or an abort, is a mistake. */
+static void the_end_of_a_forward_may_come_after_newer_stamps(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 1), -HLG_ESTATE);
+    hlg_handle request = admitted(p, &simple_ask);
+    assert_int_equal(pair_chunk(p, PREFILL, request, 5, 0, TOKENS - 1), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 5), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 5), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 4), 0);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_ABORT, 5), -HLG_ESTATE);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 6), -HLG_ESTATE);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 0), -HLG_ESTATE);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 0x1000005), -HLG_ESTATE);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted ready");
+    pair_close(p);
+}
+
+/* A REQUEST may cross the DRAIN: it is answered, and what was taken before goes on. */
+static void a_request_that_crosses_a_drain_is_rejected(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_message message = good_request(9);
+
+    (void)state;
+    ask(p, DECODE, &simple_ask);
+    assert_int_equal(pair_feed_kind(p, PREFILL, HLG_EVENT_DRAIN), 0);
+    assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
+    pair_expect(p, PREFILL, "requested");
+    assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), 1);
+    pair_run(p);
+    assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_REJECT], 1);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "draining accepted ready");
+    pair_close(p);
+}
+
+/* A context page is asked for, or the prompt has none: it cannot be there already. */
+static void a_context_that_is_said_to_be_there_is_rejected(void **state)
+{
+    static const uint32_t pages[] = {3, 4};
+    struct hlg_prefill_config config;
+    struct hlg_message message = good_request(1);
+
+    (void)state;
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 4, true);
+    struct pair *p = pair_simple(&config);
+    message.request.group_count = 2;
+    message.request.groups[1] = (struct hlg_page_list){.first = 1, .pages = pages};
+    assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
+    pair_expect(p, PREFILL, "");
+    assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_REQUEST_REFUSED], 1);
+    message.request.number = 2;
+    message.request.pieces = PIECES + 1;
+    message.request.groups[1] = (struct hlg_page_list){.count = 1, .pages = pages};
+    assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
+    pair_expect(p, PREFILL, "requested");
+    pair_close(p);
+}
+
+/* Numbers begin anew with each incarnation of a decoder: its CANCEL is not of its predecessor's request, though
+ * that has the same number and still drains. */
+static void a_cancel_of_the_next_incarnation_is_its_own(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
+    struct hlg_event up = {.kind = HLG_EVENT_CHANNEL_UP, .peer = {.peer = 1, .domain = 1}};
+    struct hlg_event opened = {.kind = HLG_EVENT_PEER_OPENED, .peer = {.peer = 1}};
+    struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO,
+                                .hello = {.protocol_min = HLG_PROTOCOL_MIN,
+                                          .protocol_max = HLG_PROTOCOL_MAX,
+                                          .role = HLG_ROLE_DECODE,
+                                          .window_pieces = 64,
+                                          .message_bytes_max = 4096,
+                                          .prompt_bytes_max = 64,
+                                          .node = 100,
+                                          .incarnation = 2000,
+                                          .session = 1,
+                                          .fingerprint = {7},
+                                          .layout = p->sides[DECODE].config.layout,
+                                          .address_count = 1}};
+    struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.session = 1}};
+    struct hlg_action action = {0};
+
+    (void)state;
+    p->hold_done = true;
+    ask(p, DECODE, &simple_ask);
+    cancel.answer.number = p->sides[PREFILL].asked.number;
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    assert_int_equal(pair_feed(p, PREFILL, &up), 0);
+    assert_int_equal(pair_feed_message(p, PREFILL, 1, &hello), 0);
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_PEER_OPEN, &action), 1);
+    assert_int_equal(pair_feed(p, PREFILL, &opened), 0);
+    pair_expect(p, PREFILL, "requested down stopping(peer) up"); /* not fenced: it drains */
+    assert_int_equal(pair_feed_message(p, PREFILL, 1, &cancel), 0);
+    assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_CANCEL_UNKNOWN], 1);
+    uint32_t fenced = 0;
+    while (hlg_prefill_next(prefill, 0, HLG_ACTION_SEND, &action) != 0) {
+        fenced += action.send.peer == 1 && action.send.message.kind == HLG_MESSAGE_FENCED;
+    }
+    assert_int_equal(fenced, 1);
+    pair_close(p);
+}
+
+/* As many as the table holds: each of them stops. */
+static void an_abort_stops_every_request_of_its_forward(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    for (uint32_t i = 0; i < p->sides[PREFILL].config.limits.requests_max; i++) {
+        hlg_handle request = admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+        assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, 4), 0);
+    }
+    pair_expect(p, PREFILL, "requested requested requested requested");
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_ABORT, 1), 0);
+    assert_int_equal(hlg_prefill_open(p->sides[PREFILL].prefill), 0);
+    pair_expect(p, PREFILL,
+                "stopping(preempted) fenced stopping(preempted) fenced "
+                "stopping(preempted) fenced stopping(preempted) fenced");
+    pair_close(p);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1579,6 +1803,15 @@ int main(void)
         cmocka_unit_test(an_admit_that_does_not_fit_changes_nothing),
         cmocka_unit_test(chunks_out_of_order_change_nothing),
         cmocka_unit_test(events_of_a_decoder_are_refused),
+        cmocka_unit_test(a_handle_of_no_request_is_stale),
+        cmocka_unit_test(a_prompt_beyond_the_limit_is_rejected),
+        cmocka_unit_test(a_refusal_of_another_peer_undoes_nothing),
+        cmocka_unit_test(a_forward_that_another_rank_computes_is_kept),
+        cmocka_unit_test(the_end_of_a_forward_may_come_after_newer_stamps),
+        cmocka_unit_test(a_request_that_crosses_a_drain_is_rejected),
+        cmocka_unit_test(a_context_that_is_said_to_be_there_is_rejected),
+        cmocka_unit_test(a_cancel_of_the_next_incarnation_is_its_own),
+        cmocka_unit_test(an_abort_stops_every_request_of_its_forward),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -4,6 +4,8 @@
  */
 #include "pair.h"
 
+#include <core/census.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -532,6 +534,44 @@ static void too_many_waiting_messages_end_the_session(void **state)
     pair_close(p);
 }
 
+/* Two decoders that read nothing cannot take the places of a third one's messages, whoever floods first. */
+static void floods_of_two_leave_the_third_its_messages(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.session = 1}};
+    struct pair *p = pair_open();
+    uint32_t held = 0;
+
+    (void)state;
+    pair_config(&config);
+    config.limits.reserve_percent = 50;
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_connect(p, OTHER, PREFILL, 0, 1);
+    pair_run(p);
+    for (uint32_t peer = 0; peer < 2; peer++) {
+        p->sides[PREFILL].ends[peer].refuse_count = 1;
+    }
+    /* the first stops short of its end, the second does not */
+    for (uint32_t i = 1; i <= 30; i++) {
+        cancel.answer.number = i;
+        assert_int_equal(pair_feed_message(p, PREFILL, 0, &cancel), 0);
+    }
+    while (p->sides[PREFILL].notes[HLG_NOTE_OUTBOX_FULL] == 0) {
+        cancel.answer.number++;
+        assert_int_equal(pair_feed_message(p, PREFILL, 1, &cancel), 0);
+        assert_true(++held < 200);
+    }
+    struct hlg_census census;
+    hlg_prefill_census(p->sides[PREFILL].prefill, &census);
+    assert_true(30 + held < census.messages_max - 4 * 3); /* the third's share is there still */
+    pair_run(p);
+    pair_expect(p, PREFILL, "up up down"); /* the second alone */
+    pair_close(p);
+}
+
 static void a_disconnect_says_bye_and_closes(void **state)
 {
     struct pair *p = open_simple();
@@ -545,6 +585,302 @@ static void a_disconnect_says_bye_and_closes(void **state)
     pair_expect(p, DECODE, "down");
     assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_BYE], 1);
     assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_BYE], 0);
+    pair_close(p);
+}
+
+/* ---- limits ------------------------------------------------------------------------------- */
+
+/* The n-th thing that makes a config unfit for machines; false when there are no more. */
+static bool unfit(struct hlg_prefill_config *c, uint32_t n)
+{
+    struct hlg_limits *l = &c->limits;
+
+    switch (n) {
+    case 0:
+        return c->layout.tp = 0, true;
+    case 1:
+        return c->rails = 0, true;
+    case 2:
+        return c->rails = l->rails_max + 1, true;
+    case 3:
+        return l->rails_max = HLG_RAILS_MAX + 1, true;
+    case 4:
+        return l->lanes_max = 0, true;
+    case 5:
+        return l->lanes_max = HLG_RANKS_MAX + 1, true;
+    case 6:
+        return l->requests_max = 0, true;
+    case 7:
+        return l->requests_max = HLG_SLOTS_MAX, true;
+    case 8:
+        return l->peers_max = 0, true;
+    case 9:
+        return l->reserve_percent = 101, true;
+    case 10:
+        return l->window_pieces = 1, true;
+    default:
+        return false;
+    }
+}
+
+static size_t decode_size(const struct hlg_prefill_config *config)
+{
+    const struct hlg_decode_config decode = {
+        .limits = config->limits, .layout = config->layout, .rails = config->rails};
+
+    return hlg_decode_size(&decode);
+}
+
+/* No machine is made of limits that it could not keep: its size is 0. One step before, it is not. */
+static void a_config_that_cannot_work_has_no_size(void **state)
+{
+    struct hlg_prefill_config config;
+    uint32_t n = 0;
+
+    (void)state;
+    for (pair_config(&config); unfit(&config, n); pair_config(&config)) {
+        assert_int_equal(hlg_prefill_size(&config), 0);
+        assert_int_equal(decode_size(&config), 0);
+        n++;
+    }
+    assert_int_equal(n, 11);
+    uint32_t *own[] = {&config.limits.forwards_max, &config.limits.chunks_max,
+                       &config.limits.ops_max};
+    for (size_t i = 0; i < 3; i++) {
+        pair_config(&config);
+        *own[i] = 0;
+        assert_int_equal(hlg_prefill_size(&config), 0);
+        *own[i] = 1;
+        assert_true(hlg_prefill_size(&config) > 0);
+    }
+    config.limits.turn_bytes = 0;
+    assert_int_equal(hlg_prefill_size(&config), 0);
+    pair_config(&config);
+    for (uint32_t sources = 0; sources <= HLG_SOURCES_MAX + 1; sources++) {
+        config.limits.sources_max = sources;
+        assert_int_equal(decode_size(&config) > 0, sources >= 1 && sources <= HLG_SOURCES_MAX);
+    }
+}
+
+/* ---- census ------------------------------------------------------------------------------- */
+
+static void the_census_counts_what_is_in_use_and_nothing_at_rest(void **state)
+{
+    struct pair *p = open_simple();
+    struct hlg_census decode;
+    struct hlg_census prefill;
+    const struct pair_ask ask = {.tokens = 9};
+
+    (void)state;
+    for (uint32_t turn = 0; turn < 2; turn++) {
+        hlg_decode_census(p->sides[DECODE].decode, &decode);
+        hlg_prefill_census(p->sides[PREFILL].prefill, &prefill);
+        assert_int_equal(decode.requests + decode.timers + decode.messages + decode.slots +
+                             decode.slots_poisoned + decode.pages + decode.pages_poisoned,
+                         0);
+        assert_int_equal(prefill.requests + prefill.timers + prefill.messages + prefill.ops +
+                             prefill.blocks + prefill.chunks + prefill.forwards,
+                         0);
+        assert_int_equal(decode.sessions, 1);
+        assert_int_equal(prefill.sessions, 1);
+        assert_int_equal(decode.slots_max, 8);
+        assert_int_equal(decode.pages_max, 64);
+        assert_int_equal(prefill.ops_max, 16);
+        assert_int_equal(prefill.blocks_max, 16);
+        assert_int_equal(prefill.chunks_max, 8);
+        assert_int_equal(prefill.forwards_max, 4);
+        assert_int_equal(prefill.requests_max, 4);
+        assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+        hlg_decode_census(p->sides[DECODE].decode, &decode);
+        assert_int_equal(decode.messages, 1);
+        pair_run(p);
+        p->hold_landing = true;
+        p->hold_done = true;
+        pair_serve(p, PREFILL, turn + 1);
+        pair_run(p);
+        hlg_decode_census(p->sides[DECODE].decode, &decode);
+        hlg_prefill_census(p->sides[PREFILL].prefill, &prefill);
+        assert_int_equal(decode.requests, 1);
+        assert_int_equal(decode.slots, 1);
+        assert_int_equal(decode.pages, 2);
+        assert_int_equal(prefill.requests, 1);
+        assert_int_equal(prefill.blocks, 1);
+        assert_true(prefill.ops > 0);
+        p->hold_landing = false;
+        p->hold_done = false;
+        pair_run(p);
+        assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE,
+                                           pair_last(p, DECODE, HLG_NOTICE_READY)->request),
+                         0);
+    }
+    pair_close(p);
+}
+
+/* ---- ends of all kinds -------------------------------------------------------------------- */
+
+/* The older session's fence domain closes with it, and with the domain whoever is in it: also the new one,
+ * which comes again. */
+/* Each side greets on its own channel first, and takes the other's HELLO on it for the newer one: both end,
+ * as the other side says BYE. Nothing hangs, and one that dials again is UP. */
+static void dials_that_cross_end_both_and_one_more_mends(void **state)
+{
+    struct hlg_prefill_config config;
+    struct pair *p = pair_open();
+
+    (void)state;
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    p->prefill_dials = true;
+    pair_connect(p, DECODE, PREFILL, 1, 1);
+    p->prefill_dials = false;
+    pair_run(p);
+    assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_SESSION_REPLACED], 1);
+    assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_SESSION_REPLACED], 1);
+    pair_expect(p, DECODE, "up down up down");
+    pair_expect(p, PREFILL, "up down up down");
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up");
+    pair_expect(p, PREFILL, "up");
+    pair_close(p);
+}
+
+static void a_new_hello_in_the_older_sessions_domain_comes_again(void **state)
+{
+    struct pair *p = open_simple();
+
+    (void)state;
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "down down");
+    pair_expect(p, PREFILL, "down down");
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "up");
+    pair_expect(p, PREFILL, "up");
+    pair_close(p);
+}
+
+/* A BYE that gives a reason refuses only who is not up yet. */
+static void a_bye_with_a_reason_ends_a_session_that_is_up(void **state)
+{
+    struct pair *p = open_simple();
+    const struct hlg_message bye = {.kind = HLG_MESSAGE_BYE,
+                                    .bye = {.why = {.code = HLG_REFUSAL_TABLE}}};
+
+    (void)state;
+    assert_int_equal(pair_feed_message(p, DECODE, 0, &bye), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "down");
+    pair_expect(p, PREFILL, "down");
+    pair_close(p);
+}
+
+static void a_session_that_ends_while_it_opens_stays_ended(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
+    struct pair *p = pair_open();
+    struct hlg_action action;
+
+    (void)state;
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    make_hello(&hello.hello, HLG_ROLE_PREFILL);
+    assert_int_equal(pair_feed_message(p, DECODE, 0, &hello), 0);
+    assert_int_equal(hlg_decode_next(p->sides[DECODE].decode, 0, HLG_ACTION_PEER_OPEN, &action), 1);
+    assert_int_equal(down(p, DECODE, 0), 0);
+    struct hlg_event opened = {.kind = HLG_EVENT_PEER_OPENED};
+    assert_int_equal(pair_feed(p, DECODE, &opened), 0);
+    pair_expect(p, DECODE, "down");
+    pair_close(p);
+}
+
+/* ---- draining, told in any state ---------------------------------------------------------- */
+
+static void draining_is_said_once_and_only_of_prefillers(void **state)
+{
+    const struct hlg_message drain = {.kind = HLG_MESSAGE_DRAIN};
+    struct pair *p = open_simple();
+
+    (void)state;
+    assert_int_equal(pair_feed_message(p, DECODE, 0, &drain), 0);
+    assert_int_equal(pair_feed_message(p, DECODE, 0, &drain), 0);
+    pair_expect(p, DECODE, "draining");
+    assert_int_equal(pair_feed_message(p, PREFILL, 0, &drain), 0);
+    pair_expect(p, PREFILL, "");
+    pair_close(p);
+}
+
+/* A DRAIN between HELLO and the opened endpoints is said once the session is up. */
+static void a_drain_while_a_session_opens_is_said_when_it_is_up(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
+    const struct hlg_message drain = {.kind = HLG_MESSAGE_DRAIN};
+    struct pair *p = pair_open();
+    struct hlg_action action;
+
+    (void)state;
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    make_hello(&hello.hello, HLG_ROLE_PREFILL);
+    assert_int_equal(pair_feed_message(p, DECODE, 0, &hello), 0);
+    assert_int_equal(pair_feed_message(p, DECODE, 0, &drain), 0);
+    pair_expect(p, DECODE, "");
+    assert_int_equal(hlg_decode_next(p->sides[DECODE].decode, 0, HLG_ACTION_PEER_OPEN, &action), 1);
+    struct hlg_event opened = {.kind = HLG_EVENT_PEER_OPENED};
+    assert_int_equal(pair_feed(p, DECODE, &opened), 0);
+    pair_expect(p, DECODE, "up draining");
+    pair_close(p);
+}
+
+/* A prefiller that dialled may have said HELLO before it was told to drain: then DRAIN follows. */
+static void who_dialled_says_drain_once_the_session_is_up(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
+    struct hlg_event up = {.kind = HLG_EVENT_CHANNEL_UP, .peer = {.dialled = true}};
+    struct hlg_event opened = {.kind = HLG_EVENT_PEER_OPENED};
+    struct pair *p = pair_open();
+    struct hlg_action action;
+
+    (void)state;
+    pair_config(&config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    struct hlg_prefill *prefill = p->sides[0].prefill;
+    assert_int_equal(pair_feed(p, 0, &up), 0);
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_SEND, &action), 1);
+    assert_int_equal(action.send.message.kind, HLG_MESSAGE_HELLO);
+    assert_int_equal(action.send.message.hello.draining, 0);
+    assert_int_equal(pair_feed_kind(p, 0, HLG_EVENT_DRAIN), 0);
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_SEND, &action), 0);
+    make_hello(&hello.hello, HLG_ROLE_DECODE);
+    assert_int_equal(pair_feed_message(p, 0, 0, &hello), 0);
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_PEER_OPEN, &action), 1);
+    assert_int_equal(pair_feed(p, 0, &opened), 0);
+    assert_int_equal(hlg_prefill_next(prefill, 0, HLG_ACTION_SEND, &action), 1);
+    assert_int_equal(action.send.message.kind, HLG_MESSAGE_DRAIN);
+    pair_close(p);
+}
+
+static void messages_of_no_peer_change_nothing(void **state)
+{
+    struct pair *p = open_simple();
+    const struct hlg_message bye = {.kind = HLG_MESSAGE_BYE};
+
+    (void)state;
+    for (uint32_t side = 0; side < 2; side++) {
+        assert_int_equal(pair_feed_message(p, side, 3, &bye), -HLG_EINVAL);
+        assert_int_equal(pair_feed_message(p, side, HLG_NONE, &bye), -HLG_EINVAL);
+        pair_expect(p, side, "");
+    }
     pair_close(p);
 }
 
@@ -570,7 +906,18 @@ int main(void)
         cmocka_unit_test(a_full_channel_keeps_messages_in_order),
         cmocka_unit_test(a_full_channel_does_not_block_another),
         cmocka_unit_test(too_many_waiting_messages_end_the_session),
+        cmocka_unit_test(floods_of_two_leave_the_third_its_messages),
         cmocka_unit_test(a_disconnect_says_bye_and_closes),
+        cmocka_unit_test(a_config_that_cannot_work_has_no_size),
+        cmocka_unit_test(the_census_counts_what_is_in_use_and_nothing_at_rest),
+        cmocka_unit_test(dials_that_cross_end_both_and_one_more_mends),
+        cmocka_unit_test(a_new_hello_in_the_older_sessions_domain_comes_again),
+        cmocka_unit_test(a_bye_with_a_reason_ends_a_session_that_is_up),
+        cmocka_unit_test(a_session_that_ends_while_it_opens_stays_ended),
+        cmocka_unit_test(draining_is_said_once_and_only_of_prefillers),
+        cmocka_unit_test(a_drain_while_a_session_opens_is_said_when_it_is_up),
+        cmocka_unit_test(who_dialled_says_drain_once_the_session_is_up),
+        cmocka_unit_test(messages_of_no_peer_change_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

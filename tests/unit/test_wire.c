@@ -804,6 +804,58 @@ static void frames_are_those_of_the_documentation(void **state)
     assert_true(equal);
 }
 
+/* Who says HELLO is read before the rest of it is: from as few bytes as hold it, of HELLOs of a known
+ * protocol alone. */
+static void the_identity_of_a_hello_is_read_from_its_beginning(void **state)
+{
+    struct bench *b = *state;
+    struct hlg_message m;
+    uint64_t node = 0;
+    uint64_t incarnation = 0;
+    uint64_t least = 0;
+
+    example(HLG_MESSAGE_HELLO, &m);
+    const uint64_t bytes = encode(b, &m);
+    while (!hlg_wire_hello_identity(b->frame, least, &node, &incarnation)) {
+        assert_int_equal(node + incarnation, 0); /* written on success alone */
+        assert_true(++least < bytes);
+    }
+    for (uint64_t count = least; count <= bytes; count++) {
+        node = 0;
+        assert_true(hlg_wire_hello_identity(b->frame, count, &node, &incarnation));
+        assert_int_equal(node, m.hello.node);
+        assert_int_equal(incarnation, m.hello.incarnation);
+    }
+    for (uint32_t version = 0; version < 4; version++) {
+        b->frame[4] = (uint8_t)version;
+        assert_int_equal(hlg_wire_hello_identity(b->frame, bytes, &node, &incarnation),
+                         version >= HLG_PROTOCOL_MIN && version <= HLG_PROTOCOL_MAX);
+    }
+    b->frame[4] = HLG_PROTOCOL_MAX;
+    b->frame[6] = HLG_MESSAGE_REQUEST;
+    assert_false(hlg_wire_hello_identity(b->frame, bytes, &node, &incarnation));
+}
+
+/* However little scratch there is, it is a limit and no message comes of it: cut at each of a HELLO's
+ * tables. */
+static void a_hello_beyond_its_scratch_is_a_limit(void **state)
+{
+    struct bench *b = *state;
+    struct hlg_message m;
+    struct hlg_message got = {0};
+    uint64_t scratch = 0;
+
+    example(HLG_MESSAGE_HELLO, &m);
+    const uint64_t bytes = encode(b, &m);
+    while (hlg_wire_decode(b->frame, bytes, b->scratch, scratch, &got) == -HLG_ELIMIT) {
+        assert_int_equal(got.kind, 0);
+        scratch += 8;
+        assert_true(scratch < bytes + 1024);
+    }
+    assert_int_equal(got.kind, HLG_MESSAGE_HELLO);
+    assert_true(scratch > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -820,6 +872,8 @@ int main(void)
         cmocka_unit_test(unknown_kinds_and_versions_are_refused),
         cmocka_unit_test(a_header_tells_the_length_or_is_refused),
         cmocka_unit_test(frames_are_those_of_the_documentation),
+        cmocka_unit_test(the_identity_of_a_hello_is_read_from_its_beginning),
+        cmocka_unit_test(a_hello_beyond_its_scratch_is_a_limit),
     };
 
     return cmocka_run_group_tests(tests, set_up, tear_down);
