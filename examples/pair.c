@@ -7,11 +7,14 @@
  * With an argument it is a test: the argument is a script of faults (halage/transport/fault.h) which
  * both fabrics suffer, and the cache has to come through whole all the same.
  */
+#define _GNU_SOURCE /* kill */
+
 #include <halage/messenger.h>
 #include <halage/transport/fault.h>
 #include <halage/transport/ofi.h>
 
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -258,6 +261,9 @@ int main(int argc, char **argv)
         return 1;
     }
     int result = decode(port);
+    if (result != 0) {
+        (void)kill(child, SIGTERM); /* it may wait for ever for who never came */
+    }
     (void)waitpid(child, &status, 0);
     return result == 0 && status == 0 ? 0 : 1;
 }

@@ -7,6 +7,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -52,13 +53,16 @@ static int output_error(const char *file)
 {
     const char *slash = strrchr(file, '/');
     struct stat status;
+    char folder[4096];
     if (stat(file, &status) == 0) {
         return S_ISDIR(status.st_mode) ? EISDIR : access(file, W_OK) == 0 ? 0 : errno;
     }
-    char *folder = slash == NULL ? strdup(".") : strndup(file, (size_t)(slash - file) + 1);
-    const int error = folder == NULL || access(folder, W_OK | X_OK) != 0 ? errno : 0;
-    free(folder);
-    return error;
+    if (slash != NULL && slash - file >= (ptrdiff_t)sizeof folder - 1) {
+        return ENAMETOOLONG;
+    }
+    (void)snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - file) + 1,
+                   slash == NULL ? "." : file);
+    return access(folder, W_OK | X_OK) == 0 ? 0 : errno;
 }
 
 bool options_output_possible(const char *program, const char *option, const char *file)

@@ -206,10 +206,6 @@ static void print_fleet(const struct traffic *t)
         }
         (void)fprintf(t->out, "%" PRIu32 " prefill node%s of %" PRIu32 " rank%s, ", count,
                       plural(count), node->source_tp, plural(node->source_tp));
-        if (node->sources > 1) {
-            (void)fprintf(t->out, "each sending %" PRIu32 " of them, ",
-                          hlg_div_exact(node->source_tp, node->sources));
-        }
     } else {
         (void)fprintf(t->out, "prefill node at %s, ", t->config.connect);
     }

@@ -336,9 +336,7 @@ static void take_frame(struct traffic *t, struct member *member, size_t bytes)
         break;
     case CONTROL_FORWARD_END:
         if (end->number < t->workload.count) {
-            /* Of several sources the last counts. */
-            hlg_time *ended = &t->requests[end->number].forward_end;
-            *ended = hlg_max_u64(*ended, end->ended);
+            t->requests[end->number].forward_end = end->ended;
         }
         break;
     case CONTROL_STEP:
@@ -548,16 +546,11 @@ static bool over(const struct traffic *t)
     return t->in_flight == 0 && verdicts && (t->submit_over || t->next == t->workload.count);
 }
 
-/* Whether none of our prefill nodes can serve any more: of each set of sources one is gone. */
+/* Whether no prefill node of ours is left. */
 static bool prefill_gone(const struct traffic *t)
 {
-    const uint32_t sources = t->config.node.sources;
-    for (uint32_t set = 0; set < t->fleet.prefill_count / sources; set++) { /* exact */
-        bool gone = false;
-        for (uint32_t i = 0; i < sources; i++) {
-            gone = gone || t->fleet.prefill[set * sources + i].state == MEMBER_GONE;
-        }
-        if (!gone) {
+    for (uint32_t i = 0; i < t->fleet.prefill_count; i++) {
+        if (t->fleet.prefill[i].state != MEMBER_GONE) {
             return false;
         }
     }
@@ -576,8 +569,7 @@ static void loop(struct traffic *t)
         }
         (void)turn(t);
         if (prefill_gone(t)) {
-            fail_pending(t, t->config.node.sources == 1 ? "the prefill node is gone"
-                                                        : "a prefill node of each set is gone");
+            fail_pending(t, "the prefill node is gone");
         }
         const uint32_t done = settled(t) + t->in_flight + t->next;
         if (done != before || (t->in_flight == 0 && time_now() < next_arrival(t))) {

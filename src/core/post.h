@@ -117,7 +117,7 @@ struct window {
 struct hlg_prefill {
     struct hlg_prefill_config config;
     struct sessions sessions;
-    struct timers timers; /* by request: its deadline */
+    struct timers timers; /* by request: its deadline; STOPPING: the wait for its writes */
     struct layers layers;
     struct facts facts;
     struct blocks blocks;

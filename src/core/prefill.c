@@ -212,6 +212,7 @@ static void end_stopped(struct hlg_prefill *p, struct prefill_request *r)
     HLG_ASSERT(r->state == PREFILL_STOPPING);
     if (r->failed > 0) {
         HLG_ASSERT(p->sessions.peers[r->peer].serial == r->serial);
+        timers_clear(&p->timers, index_of(p, r));
         sessions_end(&p->sessions, r->peer, SESSION_END_WRITES, -HLG_EIO);
         return;
     }
@@ -256,7 +257,8 @@ static void stop(struct hlg_prefill *p, struct prefill_request *r, enum hlg_reas
     p->stats.stopped++;
     sessions_note(&p->sessions, HLG_NOTE_REQUEST_STOPPED, r->peer, r->number, r->reason, r->posted);
     notice(p, r, HLG_NOTICE_STOPPING);
-    timers_clear(&p->timers, index_of(p, r));
+    timers_set(&p->timers, index_of(p, r),
+               hlg_time_after(p->sessions.now, p->config.limits.fence_ns));
     if (tell) {
         answer(p, r, HLG_MESSAGE_FAILED, r->posted);
     }
@@ -852,7 +854,14 @@ static void on_time(struct hlg_prefill *p)
     sessions_time(&p->sessions);
     for (uint32_t i = timers_due(&p->timers, p->sessions.now); i != HLG_NONE;
          i = timers_due(&p->timers, p->sessions.now)) {
-        stop(p, &p->requests[i], HLG_REASON_DEADLINE, true);
+        struct prefill_request *r = &p->requests[i];
+        if (r->state != PREFILL_STOPPING) {
+            stop(p, r, HLG_REASON_DEADLINE, true);
+        } else {
+            /* Its source pages are not held for ever: closing our endpoints ends what is outstanding. */
+            sessions_note(&p->sessions, HLG_NOTE_FENCE_TIMEOUT, r->peer, r->number, 0, 0);
+            sessions_end(&p->sessions, r->peer, SESSION_END_FENCE, -HLG_EPEER);
+        }
     }
 }
 

@@ -15,6 +15,10 @@
 
 const char *argp_program_version = "halage " HALAGE_VERSION;
 
+/* As many as the messenger has tickets: a request that is over holds its pages, and its ticket, until its forward
+ * pass has ended, while the messenger takes new ones in its place. */
+#define WORKS_MAX (2 * NODE_REQUESTS_MAX)
+
 enum work_state {
     WORK_FREE = 0,
     WORK_WAITING, /* for pages */
@@ -44,9 +48,14 @@ struct engine {
     struct node node;
     struct pages pages;
     struct pages contexts;
+<<<<<<< HEAD
     uint64_t pages_poisoned; /* of both */
     struct work works[NODE_REQUESTS_MAX];
     uint32_t order[NODE_REQUESTS_MAX]; /* of `works`, as they came */
+=======
+    struct work works[WORKS_MAX];
+    uint32_t order[WORKS_MAX]; /* of `works`, as they came */
+>>>>>>> main
     uint32_t order_count;
     uint32_t *word_memory;
     uint32_t forward;
@@ -108,10 +117,10 @@ static void take_request(struct engine *e, hlg_ticket ticket)
     if (hlg_messenger_request(e->node.messenger, ticket, &request) != 0) {
         return;
     }
-    while (index < NODE_REQUESTS_MAX && e->works[index].state != WORK_FREE) {
+    while (index < WORKS_MAX && e->works[index].state != WORK_FREE) {
         index++;
     }
-    HLG_ASSERT(index < NODE_REQUESTS_MAX); /* the messenger has no more tickets */
+    HLG_ASSERT(index < WORKS_MAX); /* the messenger has no more tickets */
     struct work *work = &e->works[index];
     memcpy(id, request.id, request.id_bytes);
     *work = (struct work){
@@ -268,7 +277,7 @@ static bool end_forward(struct engine *e)
     e->forwards++;
     e->forwards_ns += now - e->posted;
     node_send_step(&e->node, step, e->posted, now);
-    for (uint32_t i = 0; i < NODE_REQUESTS_MAX; i++) {
+    for (uint32_t i = 0; i < WORKS_MAX; i++) {
         struct work *work = &e->works[i];
         if (!work->in_forward) {
             continue;
@@ -450,13 +459,13 @@ static int make_pages(struct engine *e)
     const uint32_t most =
         hlg_div_ceil(NODE_CONTEXT_TOKENS, e->node.options.config.model.page_tokens);
     const size_t words = (size_t)most + NODE_CONTEXT_TOKENS;
-    e->word_memory = calloc(NODE_REQUESTS_MAX * words, sizeof *e->word_memory);
+    e->word_memory = calloc(WORKS_MAX * words, sizeof *e->word_memory);
     if (e->word_memory == NULL || !pages_init(&e->pages, groups[0].page_count) ||
         !pages_init(&e->contexts, groups[1].page_count)) {
         node_say(&e->node, "no memory");
         return CLI_FAILED;
     }
-    for (uint32_t i = 0; i < NODE_REQUESTS_MAX; i++) {
+    for (uint32_t i = 0; i < WORKS_MAX; i++) {
         e->works[i].pages = e->word_memory + i * words;
         e->works[i].prompt = e->works[i].pages + most;
     }

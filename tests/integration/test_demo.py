@@ -12,9 +12,9 @@ PROVIDERS = ("net", "tcp;ofi_rxm")
 
 
 class Variants(unittest.TestCase):
-    def verify(self, requests=8, **values):
+    def verify(self, *words, requests=8, **values):
         values = {"decode_nodes": 1, "provider": "net", **values}
-        result = demo.run(requests=requests, **values)
+        result = demo.run(*words, requests=requests, **values)
         demo.expect_verified(self, result, requests)
         return result
 
@@ -113,6 +113,32 @@ class Variants(unittest.TestCase):
                 self.assertLess(request["asked_ns"], request["accepted_ns"], request)
             else:
                 self.assertIsNone(request["last_piece_ns"])
+
+    def test_two_prefill_nodes_send_each_request(self):
+        for provider in PROVIDERS:
+            with self.subTest(provider=provider):
+                result = self.verify(sources=2, source_tp=4, target_tp=2, decode_nodes=2, provider=provider)
+                self.assertIn("2 prefill nodes of 4 ranks, each sending 2 of them", result.out)
+                posted = [node["pieces_posted"] for node in result.json["nodes"] if "prefill" in node["node"]]
+                self.assertEqual(len(posted), 2)
+                self.assertGreater(min(posted), 0)
+                self.assertEqual(sum(posted), result.json["pieces_counted"])
+
+    def test_sources_of_one_rank_each(self):
+        self.verify(requests=5, sources=4, source_tp=4, target_tp=2, layout="nhd", chunk_tokens=7)
+
+    def test_of_replicas_one_source_sends(self):
+        """Each request's latents lie whole at both nodes, and come from one of them."""
+        result = self.verify(requests=12, model="mla", sources=2, source_tp=2, target_tp=1, target_dp=2)
+        single = self.verify(requests=12, model="mla", source_tp=1, target_tp=1, target_dp=2)
+        self.assertEqual(result.json["pieces_counted"], single.json["pieces_counted"])
+        self.assertEqual(result.json["kv_bytes"], single.json["kv_bytes"])
+        self.verify(requests=5, sources=2, source_tp=8, target_tp=2, kv_heads=2, provider="tcp;ofi_rxm")
+
+    def test_sets_of_sources_take_turns(self):
+        result = self.verify("--detail", requests=10, sources=2, prefill_nodes=4)
+        requests = [r for r in result.json["detail"]["requests"] if r["prompt_tokens"] > 1]
+        self.assertEqual({r["prefill_node"] for r in requests}, {0, 2})
 
     def test_json_on_stdout_leaves_it_to_json(self):
         result = subprocess.run(

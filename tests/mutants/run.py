@@ -192,15 +192,31 @@ def judge(copy, mutant):
             reject.unlink()
 
 
-def check_unchanged(copy, mutants):
-    tests = sorted({test for mutant in mutants for test in mutant.tests})
-    status, output = copy.make(tests)
-    if status != 0:
-        raise BadInput(f"the unchanged sources do not build:\n{output}")
+def widest(tests):
+    """Of storms that begin with one seed only the longest: it runs the others' seeds too."""
+    limits = {}
     for test in tests:
-        status, output = copy.run(test)
-        if status not in (0, 77):
-            raise BadInput(f"test {test} fails on the unchanged sources, so it cannot judge:\n{output[-2000:]}")
+        begin, _, limit = test.removeprefix("storm ").partition("-")
+        key = ("storm", begin) if test.startswith("storm ") else (test, "")
+        limits[key] = max(limits.get(key, 0), int(limit) if key[0] == "storm" else 0)
+    return sorted(f"storm {key[1]}-{limit}" if limit else key[0] for key, limit in limits.items())
+
+
+def check_unchanged(copies, mutants):
+    tests = widest({test for mutant in mutants for test in mutant.tests})
+
+    def check(number):
+        copy, mine = copies[number], tests[number::len(copies)]
+        status, output = copy.make(mine)
+        if status != 0:
+            raise BadInput(f"the unchanged sources do not build:\n{output}")
+        for test in mine:
+            status, output = copy.run(test)
+            if status not in (0, 77):
+                raise BadInput(f"test {test} fails on the unchanged sources, so it cannot judge:\n{output[-2000:]}")
+
+    with concurrent.futures.ThreadPoolExecutor(len(copies)) as pool:
+        list(pool.map(check, range(len(copies))))
 
 
 def judge_all(copies, mutants):
@@ -253,7 +269,7 @@ def main():
     copies = [Copy(options.work / str(i)) for i in range(min(options.jobs, len(mutants)))]
     for copy in copies:
         copy.prepare()
-    check_unchanged(copies[0], mutants)
+    check_unchanged(copies, mutants)
     verdicts = list(judge_all(copies, mutants))
     if options.write:
         write_table(options.write, verdicts)

@@ -15,6 +15,7 @@ import traceback
 
 import links
 import scenarios
+import sources
 from hosts import Skip
 from world import Failure, World
 
@@ -41,7 +42,7 @@ SKIPPED = 77
 def table():
     """[(name, provider, step, function)], in an order that never changes but by growing."""
     rows = []
-    for name, (function, steps) in {**scenarios.LOCAL, **links.LINKS}.items():
+    for name, (function, steps) in {**scenarios.LOCAL, **links.LINKS, **sources.SOURCES}.items():
         for step in steps:
             rows += [(name, provider, step, function) for provider in PROVIDERS]
     return rows
