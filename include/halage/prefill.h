@@ -56,6 +56,7 @@ struct hlg_prefill_stats {
     uint64_t requests;
     uint64_t sent;
     uint64_t stopped;
+    uint64_t pages_poisoned;   /* source pages of POISONED requests, as often as those named them */
     uint64_t writes_in_flight; /* paged writes begun and not over */
     hlg_time busy_ns;          /* in which at least one write was in flight */
     /* of paged writes. Lag is from when the machine was told that the layer is computed; cached pages
