@@ -9,13 +9,16 @@ function(halage_add_test)
         "${arg_TIMEOUT}")
 endfunction()
 
-# halage_add_command_test(NAME name COMMAND ... LABELS quick|full [more ...] [TIMEOUT s])
-# Any other command: it passes with exit status 0 and is skipped with 77.
+# halage_add_command_test(NAME name COMMAND ... LABELS quick|full [more ...] [TIMEOUT s] [PROCESSORS n])
+# Any other command: it passes with exit status 0 and is skipped with 77. PROCESSORS: cores that it keeps busy.
 function(halage_add_command_test)
-    cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "COMMAND;LABELS")
+    cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;PROCESSORS" "COMMAND;LABELS")
     halage_require_arguments(NAME COMMAND LABELS)
     halage_register_test(${arg_NAME} "${arg_COMMAND}" "${arg_LABELS}" "${arg_TIMEOUT}")
     set_tests_properties(${arg_NAME} PROPERTIES SKIP_RETURN_CODE 77)
+    if(arg_PROCESSORS)
+        set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS ${arg_PROCESSORS})
+    endif()
 endfunction()
 
 function(halage_register_test name command labels timeout)

@@ -12,10 +12,11 @@ bad_option()
     exit 2
 }
 
-# Configure and build one preset. Prints little when all is well; returns non-zero on a failure.
+# Configure and build one preset. Prints little when all is well, on a terminal how far it is; returns non-zero on a
+# failure.
 build_preset()
 {
-    local preset=$1 log=build/$1-configure.log
+    local preset=$1 log=build/$1-configure.log quiet=--quiet
 
     echo "== build $preset"
     mkdir -p build
@@ -23,5 +24,8 @@ build_preset()
         cat "$log" >&2
         return 1
     fi
-    cmake --build --preset "$preset" -- --quiet
+    if [ -t 1 ]; then
+        quiet=
+    fi
+    cmake --build --preset "$preset" -- $quiet
 }

@@ -115,7 +115,8 @@ int cli_demo(int argc, char **argv)
     if (options_parse(&options, argc, argv, 0, &config) != 0) {
         return CLI_BAD_INPUT;
     }
-    if (options_same_file(argv[0], "--json", config.json_file, config.trace)) {
+    if (options_same_file(argv[0], "--json", config.json_file, config.trace) ||
+        !options_output_possible(argv[0], "--json", config.json_file)) {
         return CLI_BAD_INPUT;
     }
     return traffic_run(&config);

@@ -53,7 +53,8 @@ static int run_decode(int argc, char **argv)
     if (options_parse(&options, argc, argv, 0, &config) != 0) {
         return CLI_BAD_INPUT;
     }
-    if (options_same_file(name, "--json", config.json_file, config.trace)) {
+    if (options_same_file(name, "--json", config.json_file, config.trace) ||
+        !options_output_possible(name, "--json", config.json_file)) {
         return CLI_BAD_INPUT;
     }
     node_config_print(&config.node, text, sizeof text);

@@ -7,10 +7,12 @@
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 /* Those that argp adds to every command. */
 static const struct argp_option added[] = {
@@ -44,6 +46,32 @@ bool options_same_file(const char *program, const char *option, const char *outp
                             output, input);
     }
     return same;
+}
+
+/* What access() says of the file, or where there is none of its folder. */
+static int output_error(const char *file)
+{
+    const char *slash = strrchr(file, '/');
+    struct stat status;
+    char folder[4096];
+    if (stat(file, &status) == 0) {
+        return S_ISDIR(status.st_mode) ? EISDIR : access(file, W_OK) == 0 ? 0 : errno;
+    }
+    if (slash != NULL && slash - file >= (ptrdiff_t)sizeof folder - 1) {
+        return ENAMETOOLONG;
+    }
+    (void)snprintf(folder, sizeof folder, "%.*s", slash == NULL ? 1 : (int)(slash - file) + 1,
+                   slash == NULL ? "." : file);
+    return access(folder, W_OK | X_OK) == 0 ? 0 : errno;
+}
+
+bool options_output_possible(const char *program, const char *option, const char *file)
+{
+    const int error = file == NULL || strcmp(file, "-") == 0 ? 0 : output_error(file);
+    if (error != 0) {
+        (void)options_error(program, "%s: %s: cannot be opened: %s", option, file, strerror(error));
+    }
+    return error == 0;
 }
 
 bool options_u32(const char *text, uint32_t *value)

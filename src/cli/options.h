@@ -29,6 +29,10 @@ __attribute__((format(printf, 2, 3))) int options_error(const char *program, con
 bool options_same_file(const char *program, const char *option, const char *output,
                        const char *input);
 
+/* Whether an output that is written at the end can be, as far as one can see before: `file` may be NULL or "-".
+ * Otherwise a line is on stderr. */
+bool options_output_possible(const char *program, const char *option, const char *file);
+
 /* Read a whole number in decimal digits. Returns whether it is one and fits. */
 bool options_u32(const char *text, uint32_t *value);
 

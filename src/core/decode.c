@@ -304,15 +304,21 @@ static void release_waiting(struct hlg_decode *d, uint32_t peer)
     }
 }
 
-/* The request needs its waiting REQUESTs no more; those behind them may go. */
-static void drop_waiting(struct hlg_decode *d, const struct request *r)
+/* The request needs its REQUESTs that are not sent no more, wherever they wait; those behind them may go. */
+static void drop_unsent(struct hlg_decode *d, const struct request *r)
 {
     for (uint32_t i = 0; i < r->source_count; i++) {
         const struct source *source = &r->sources[i];
+        struct hlg_load load;
+        if (source->sent || session_of(d, source) == NULL) {
+            continue;
+        }
         if (d->credits.waits[source->slot]) {
             credits_drop(&d->credits, source->peer, source->slot);
-            release_waiting(d, source->peer);
+        } else if (sessions_take_back(&d->sessions, source->peer, source->slot, &load)) {
+            load_subtract(&d->credits.purses[source->peer].charged, &load);
         }
+        release_waiting(d, source->peer);
     }
 }
 
@@ -373,7 +379,7 @@ static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason
     }
     stop_receiving(d, r);
     d->quarantined += r->pages;
-    drop_waiting(d, r);
+    drop_unsent(d, r);
     r->state = REQUEST_QUARANTINED;
     r->reason = (uint32_t)reason;
     notice(d, r, HLG_NOTICE_FAILED)->retry_after_ns = retry_after_ns;
@@ -402,7 +408,7 @@ static void complete(struct hlg_decode *d, struct request *r)
 {
     uint32_t index = index_of(d, r);
 
-    drop_waiting(d, r);
+    drop_unsent(d, r);
     sessions_note(&d->sessions, HLG_NOTE_STEP_WHOLE, HLG_NONE, number_of(d, r), r->bytes, 0);
     stop_receiving(d, r);
     if (!d->config.flush) {
@@ -1082,20 +1088,17 @@ int hlg_decode_handle(struct hlg_decode *d, const struct hlg_event *event)
     return error;
 }
 
-/* Make the REQUEST of a slot, or say that it is no longer wanted. */
-static bool fill_request(struct hlg_decode *d, const struct outgoing *out,
+/* Make the REQUEST of a slot. */
+static void fill_request(struct hlg_decode *d, const struct outgoing *out,
                          struct hlg_request_message *m)
 {
     const struct slot *slot = &d->slots.slots[out->slot];
-
-    if (slot->state != SLOT_OPEN || slot->number != out->answer.number) {
-        return false;
-    }
     struct request *r = &d->requests[slot->request];
     struct source *source = &r->sources[slot->source];
-    if (r->state != REQUEST_PLANNED && r->state != REQUEST_RECEIVING) {
-        return false;
-    }
+
+    /* or it was taken back */
+    HLG_ASSERT(slot->state == SLOT_OPEN && slot->number == out->answer.number);
+    HLG_ASSERT(r->state == REQUEST_PLANNED || r->state == REQUEST_RECEIVING);
     *m = (struct hlg_request_message){
         .number = slot->number,
         .pool = r->pool,
@@ -1125,7 +1128,6 @@ static bool fill_request(struct hlg_decode *d, const struct outgoing *out,
     if (all_sent && r->state == REQUEST_PLANNED) {
         r->state = REQUEST_SENT;
     }
-    return true;
 }
 
 static void fill_credit(struct hlg_decode *d, uint32_t peer, struct hlg_credit *credit)
@@ -1146,18 +1148,11 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
     const struct outgoing *out = NULL;
 
     (void)lane; /* a decoder writes nothing */
-    while (sessions_next(&d->sessions, kinds, action, &out) != 0) {
-        if (out == NULL) {
-            return 1;
-        }
-        if (out->kind == HLG_MESSAGE_CREDIT) {
+    if (sessions_next(&d->sessions, kinds, action, &out) != 0) {
+        if (out != NULL && out->kind == HLG_MESSAGE_CREDIT) {
             fill_credit(d, action->send.peer, &action->send.message.credit);
-        } else if (out->kind == HLG_MESSAGE_REQUEST &&
-                   !fill_request(d, out, &action->send.message.request)) {
-            load_subtract(&d->credits.purses[action->send.peer].charged, &out->load);
-            sessions_unsend(&d->sessions);
-            release_waiting(d, action->send.peer);
-            continue;
+        } else if (out != NULL && out->kind == HLG_MESSAGE_REQUEST) {
+            fill_request(d, out, &action->send.message.request);
         }
         return 1;
     }

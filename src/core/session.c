@@ -169,8 +169,8 @@ static uint32_t step_of(uint32_t kind)
     return HLG_NOTE_NONE;
 }
 
-/* The pulled message left, or is `dropped`: its entry is free. */
-static void take_out(struct sessions *s, bool dropped)
+/* The pulled message left: its entry is free. */
+static void sent(struct sessions *s)
 {
     if (s->sending == HLG_NONE) {
         return;
@@ -179,7 +179,7 @@ static void take_out(struct sessions *s, bool dropped)
     uint32_t index = peer->out_head;
     HLG_ASSERT(index != HLG_NONE && peer->out_count > 0);
     const struct outgoing *out = &s->out[index];
-    uint32_t step = dropped ? HLG_NOTE_NONE : step_of(out->kind);
+    uint32_t step = step_of(out->kind);
     if (step != HLG_NOTE_NONE) {
         bool hello = out->kind == HLG_MESSAGE_HELLO;
         sessions_note(s, step, s->sending, hello ? peer->serial : out->answer.number,
@@ -192,20 +192,8 @@ static void take_out(struct sessions *s, bool dropped)
     }
     peer->out_count--;
     give_outgoing(s, peer, index);
-    if (!dropped) {
-        peer->sent = s->now; /* the peer will hear from us later */
-    }
+    peer->sent = s->now; /* the peer will hear from us later */
     s->sending = HLG_NONE;
-}
-
-static void sent(struct sessions *s)
-{
-    take_out(s, false);
-}
-
-void sessions_unsend(struct sessions *s)
-{
-    take_out(s, true);
 }
 
 void sessions_begin(struct sessions *s, const struct hlg_event *event)
@@ -271,6 +259,35 @@ void sessions_send(struct sessions *s, uint32_t index, const struct outgoing *me
     struct outgoing shared = *message;
     shared.shared = true;
     append(s, peer, &shared);
+}
+
+bool sessions_take_back(struct sessions *s, uint32_t index, uint32_t slot, struct hlg_load *load)
+{
+    struct session *peer = &s->peers[index];
+    uint32_t before = HLG_NONE;
+    uint32_t at = peer->out_head;
+
+    HLG_ASSERT(s->sending != index);
+    while (at != HLG_NONE && (s->out[at].kind != HLG_MESSAGE_REQUEST || s->out[at].slot != slot)) {
+        before = at;
+        at = s->out[at].next;
+    }
+    if (at == HLG_NONE) {
+        return false;
+    }
+    *load = s->out[at].load;
+    if (before == HLG_NONE) {
+        peer->out_head = s->out[at].next;
+    } else {
+        s->out[before].next = s->out[at].next;
+    }
+    peer->out_tail = peer->out_tail == at ? before : peer->out_tail;
+    peer->out_count--;
+    if (peer->out_count == 0) {
+        bits_clear(s->waiting, index);
+    }
+    give_outgoing(s, peer, at);
+    return true;
 }
 
 void sessions_drain(struct sessions *s)

@@ -139,7 +139,7 @@ int sessions_message(struct sessions *s, const struct hlg_event_peer *event);
  */
 void sessions_end(struct sessions *s, uint32_t peer, enum session_end why, int32_t status);
 uint32_t sessions_take_ended(struct sessions *s);
-/* PEER_CLOSED: the number is free again. The machine has let go of the peer before. */
+/* PEER_CLOSED: the number is free again. The machine lets go of the peer before the event is over. */
 int sessions_closed(struct sessions *s, uint32_t peer);
 /* Leases and heartbeats that are due. */
 void sessions_time(struct sessions *s);
@@ -159,8 +159,9 @@ int sessions_next(struct sessions *s, unsigned kinds, struct hlg_action *action,
                   const struct outgoing **outgoing);
 /* Called first for every event: what the last `next` pulled is sent now, unless refused. */
 void sessions_begin(struct sessions *s, const struct hlg_event *event);
-/* Drop the message that `next` just pulled: it is no longer wanted, and was not sent. */
-void sessions_unsend(struct sessions *s);
+/* Drop the REQUEST of a slot, with *load, which is no longer wanted. Returns whether one was queued. A look
+ * through the peer's queue. */
+bool sessions_take_back(struct sessions *s, uint32_t peer, uint32_t slot, struct hlg_load *load);
 
 struct hlg_notice *sessions_notice(struct sessions *s, uint32_t kind, uint32_t peer);
 void sessions_note(struct sessions *s, uint32_t code, uint32_t peer, uint64_t a, uint64_t b,

@@ -168,11 +168,12 @@ static int take_tables(struct hlg_messenger *m)
     m->bindings = calloc(limits->requests_max, sizeof *m->bindings);
     m->unwanted = calloc(limits->requests_max, sizeof *m->unwanted);
     m->held = calloc(m->entry_count, sizeof *m->held);
+    m->leaving = calloc(m->entry_count, sizeof *m->leaving);
     m->fds = calloc(m->fds_max, sizeof *m->fds);
     m->entries = calloc(m->entry_count, sizeof *m->entries);
     m->words = calloc(m->word_count > 0 ? m->word_count : 1, sizeof *m->words);
     if (m->peers == NULL || m->bindings == NULL || m->unwanted == NULL || m->held == NULL ||
-        m->fds == NULL || m->entries == NULL || m->words == NULL) {
+        m->leaving == NULL || m->fds == NULL || m->entries == NULL || m->words == NULL) {
         return -HLG_ENOMEM;
     }
     for (uint32_t i = 0; i < limits->requests_max; i++) {
@@ -506,6 +507,7 @@ int hlg_messenger_destroy(struct hlg_messenger *m)
     free(m->bindings);
     free(m->unwanted);
     free(m->held);
+    free(m->leaving);
     free(m->fds);
     free(m->entries);
     free(m->words);

@@ -47,7 +47,7 @@ hlg_ticket entry_publish(struct hlg_messenger *m, struct entry *entry)
     hlg_ticket ticket = (uint64_t)entry->uses << 32 | entry_index(m, entry);
     /* relaxed: the store of the ticket below publishes both */
     atomic_store_explicit(&entry->phase, ENTRY_OPEN, memory_order_relaxed);
-    atomic_store_explicit(&entry->admitting, 0, memory_order_relaxed);
+    atomic_store_explicit(&entry->admit_state, ADMIT_IDLE, memory_order_relaxed);
     /* release: pairs with entry_find() */
     atomic_store_explicit(&entry->ticket, ticket, memory_order_release);
     return ticket;
@@ -81,15 +81,38 @@ void entry_free(struct hlg_messenger *m, struct entry *entry)
     HLG_ASSERT(pushed); /* as many cells as entries */
 }
 
-bool entry_admitting(const struct entry *entry)
+bool entry_leave(struct entry *entry)
 {
-    return atomic_load_explicit(&entry->admitting, memory_order_acquire) != 0;
+    uint32_t idle = ADMIT_IDLE;
+
+    /* acquire: pairs with entry_admitted(); whoever called admit has let go */
+    return atomic_compare_exchange_strong_explicit(&entry->admit_state, &idle, ADMIT_OVER,
+                                                   memory_order_acquire, memory_order_relaxed);
 }
 
 void entry_admitted(struct entry *entry)
 {
-    /* release: the core thread has read `admit`; pairs with hlg_messenger_admit() */
-    atomic_store_explicit(&entry->admitting, 0, memory_order_release);
+    /* release: `admit` and the pages are read, or written no more; pairs with admit_begin() and
+       entry_leave() */
+    atomic_store_explicit(&entry->admit_state, ADMIT_IDLE, memory_order_release);
+}
+
+/* Whether the caller has `admit` and the pages of the ticket's entry, until entry_admitted(). */
+static int admit_begin(struct entry *entry, hlg_ticket ticket)
+{
+    uint32_t state = ADMIT_IDLE;
+
+    /* acquire: pairs with entry_admitted(); the core thread has let go of `admit` */
+    if (!atomic_compare_exchange_strong_explicit(&entry->admit_state, &state, ADMIT_UNDER_WAY,
+                                                 memory_order_acquire, memory_order_relaxed)) {
+        return state == ADMIT_OVER ? -HLG_ESTALE : -HLG_ESTATE;
+    }
+    /* Another thread may have released it since it was found: now it cannot change. */
+    if (entry_ticket(entry) != ticket) {
+        entry_admitted(entry);
+        return -HLG_ESTALE;
+    }
+    return 0;
 }
 
 /* ---- Commands ---- */
@@ -277,7 +300,6 @@ int hlg_messenger_request(struct hlg_messenger *m, hlg_ticket ticket, struct hlg
 
 int hlg_messenger_admit(struct hlg_messenger *m, hlg_ticket ticket, const struct hlg_admit *admit)
 {
-    uint32_t idle = 0;
     int error = usable(m);
 
     if (error != 0) {
@@ -290,10 +312,9 @@ int hlg_messenger_admit(struct hlg_messenger *m, hlg_ticket ticket, const struct
     if (entry == NULL) {
         return -HLG_ESTALE;
     }
-    /* acquire: pairs with entry_admitted(); the core thread has let go of `admit` */
-    if (!atomic_compare_exchange_strong_explicit(&entry->admitting, &idle, 1, memory_order_acquire,
-                                                 memory_order_relaxed)) {
-        return -HLG_ESTATE;
+    error = admit_begin(entry, ticket);
+    if (error != 0) {
+        return error;
     }
     entry->admit = *admit;
     error = copy_pages(m, entry->admit.groups, admit->groups, entry->pages);

@@ -79,12 +79,19 @@ enum entry_phase {
     ENTRY_RELEASED, /* the engine gave it back; the core thread frees it */
 };
 
+/* Who has `admit` and the pages of an entry. */
+enum admit_state {
+    ADMIT_IDLE = 0,
+    ADMIT_UNDER_WAY, /* a thread that calls admit; then the core thread, until it has read them */
+    ADMIT_OVER,      /* the ticket is released */
+};
+
 /* What stands behind a ticket. Fields without a word on it are written by the submitting thread
  * (decode) or the core thread (prefill) before the ticket is known to anyone else. */
 struct entry {
-    _Atomic uint64_t ticket;    /* 0: free */
-    _Atomic uint32_t phase;     /* enum entry_phase */
-    _Atomic uint32_t admitting; /* an admit waits for the core thread, which reads `admit` then */
+    _Atomic uint64_t ticket;      /* 0: free */
+    _Atomic uint32_t phase;       /* enum entry_phase */
+    _Atomic uint32_t admit_state; /* enum admit_state */
     uint32_t uses;
     hlg_handle handle;        /* core thread's */
     bool bound;               /* core thread's: `handle` is good */
@@ -222,6 +229,8 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint32_t unwanted_count;
     struct held *held; /* [entry_count] in order of submit */
     uint32_t held_count;
+    uint32_t *leaving; /* [entry_count] released entries that an admit still has */
+    uint32_t leaving_count;
     bool draining;
     bool drained;            /* and told so */
     uint32_t submitting;     /* entry whose SUBMIT is being handled, or HLG_NONE */
@@ -232,12 +241,12 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint64_t layers_after; /* commands that must be handled before these */
     uint64_t random;
     uint64_t chunks_handled;
-    uint32_t forward_newest; /* announced; 0: none */
     struct lobby lobby;
     uint8_t key[HLG_SEALED_KEY_BYTES]; /* config.key leads here, or is NULL */
     uint64_t node;
     uint64_t incarnation;
     hlg_time accept_due; /* when the core thread looks for connections next */
+    bool accept_rests;   /* it could take none, and does not wait for them before */
     hlg_time stats_due;
     struct hlg_messenger_stats stats;
     struct metrics metrics;
@@ -254,8 +263,9 @@ void entry_finish(struct entry *entry); /* before the last report is pushed */
 bool entry_finished(const struct entry *entry);
 void entry_free(struct hlg_messenger *m, struct entry *entry);
 hlg_ticket entry_ticket(const struct entry *entry); /* that stands for it now */
-bool entry_admitting(const struct entry *entry);
-void entry_admitted(struct entry *entry); /* the core thread is done with `admit` */
+/* Ends the ticket's admits; false while one is under way. Before an entry is freed. */
+bool entry_leave(struct entry *entry);
+void entry_admitted(struct entry *entry); /* `admit` and the pages are free to use */
 
 static inline uint32_t entry_index(const struct hlg_messenger *m, const struct entry *entry)
 {
@@ -317,6 +327,8 @@ void command_fail_submit(struct hlg_messenger *m, struct entry *entry, enum hlg_
 void command_handle(struct hlg_messenger *m, const struct command *command);
 /* After DRAIN, once nothing is open, and once only; returns whether it did. */
 int command_tell_drained(struct hlg_messenger *m);
+/* Frees released entries that no admit has any more. */
+void command_free_released(struct hlg_messenger *m);
 /* Rejects what found no entry; returns how many. */
 int command_reject_unwanted(struct hlg_messenger *m);
 
@@ -339,7 +351,7 @@ void *layer_poll_main(void *messenger);
 /* A chunk is about to be pushed (any thread); or could not be, after all. */
 void layer_poll_announce(struct hlg_messenger *m);
 void layer_poll_withdraw(struct hlg_messenger *m);
-/* No announced forward is open but of chunks after the `handled` first. */
+/* No request awaits a counter but those of chunks after the `handled` first. */
 void layer_poll_rest(struct hlg_messenger *m, uint64_t handled);
 
 #endif

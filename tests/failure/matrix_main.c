@@ -280,11 +280,11 @@ static void say_target(const struct job *job, char *decode, char *pages)
 
 static void say_source(const struct job_source *part, char *text)
 {
-    static const char *const names[] = {"unasked", "asked",  "admitted", "stopping",
-                                        "sent",    "fenced", "rejected", "gone"};
+    static const char *const names[] = {"unasked", "asked",    "admitted", "stopping", "sent",
+                                        "fenced",  "poisoned", "rejected", "gone"};
 
-    if (part->state == SOURCE_FENCED) {
-        (void)snprintf(text, FIELD_BYTES / 2, "fenced(%s)", reasons[part->reason]);
+    if (part->state == SOURCE_FENCED || part->state == SOURCE_POISONED) {
+        (void)snprintf(text, FIELD_BYTES / 2, "%s(%s)", names[part->state], reasons[part->reason]);
     } else {
         (void)snprintf(text, FIELD_BYTES / 2, "%s", names[part->state]);
     }
@@ -507,6 +507,22 @@ static uint32_t look_at(const struct options *o, const struct fault *fault, uint
     return 1;
 }
 
+static const char help[] =
+    "usage: halage-failures [--table] [--fault NAME] [--phase NAME] [--seed N] [--verbose]\n"
+    "Let every fault strike at every phase of a request, and compare what came of it with\n"
+    "tests/failure/matrix.tsv, which explains its columns and the words in them. Run it from the\n"
+    "root of the sources, or set HALAGE_SOURCE_DIR.\n"
+    "\n"
+    "  --table       print a line for each cell: fault, phase, decode, pages, prefill, session,\n"
+    "                others, within\n"
+    "  --fault NAME  this fault alone\n"
+    "  --phase NAME  this phase alone\n"
+    "  --seed N      another seed of the fault decorator\n"
+    "  --verbose     tell what happens\n"
+    "  --help        this text\n"
+    "\n"
+    "Exit status: 0 as stated, 1 not, 2 bad options.\n";
+
 static int parse(int count, char **words, struct options *o)
 {
     for (int i = 1; i < count; i++) {
@@ -522,8 +538,8 @@ static int parse(int count, char **words, struct options *o)
         } else if (strcmp(words[i], "--seed") == 0 && more) {
             o->seed = strtoull(words[++i], NULL, 10);
         } else {
-            fprintf(stderr, "usage: halage-failures [--table] [--fault NAME] [--phase NAME] "
-                            "[--seed N] [--verbose]\n");
+            fprintf(stderr, "halage-failures: %s is unknown, or lacks its value (see --help)\n",
+                    words[i]);
             return -1;
         }
     }
@@ -539,6 +555,10 @@ int main(int argc, char **argv)
     uint32_t wrong = 0;
     uint32_t run_count = 0;
 
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        (void)fputs(help, stdout);
+        return 0;
+    }
     if (parse(argc, argv, &o) != 0) {
         return 2;
     }
@@ -554,8 +574,8 @@ int main(int argc, char **argv)
         }
     }
     if (run_count == 0) {
-        fprintf(stderr, "no such fault, phase or cell; --table lists them\n");
-        wrong++;
+        fprintf(stderr, "halage-failures: no such fault, phase or cell; --table lists them\n");
+        return 2;
     }
     read_line(table, stated);
     if (table == NULL || stated[0] != '\0') {

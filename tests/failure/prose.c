@@ -22,7 +22,7 @@ enum heap_kind {
 struct heap {
     uint32_t kind; /* enum heap_kind */
     hlg_time at;
-    char id[16];
+    char id[24]; /* or "an unknown request" */
     uint32_t layer;
     uint32_t pieces;
     uint32_t failed;
@@ -570,7 +570,8 @@ static void tell_notice(struct prose *p, const struct hlg_notice *n)
         say(p, "tells its engine: the pages of %s are RETURNED", id);
         return;
     case HLG_NOTICE_POISONED:
-        say(p, "tells its engine: the pages of %s are POISONED, and never used again", id);
+        say(p, "tells its engine: the %spages of %s are POISONED, and never used again",
+            n->submitted == 0 ? "source " : "", id);
         return;
     }
 }

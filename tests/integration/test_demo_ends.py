@@ -182,6 +182,8 @@ class BadInput(unittest.TestCase):
             (["--arrivals=trace"], "--arrivals trace: give the --trace too"),
             (["--prefill-nodes=9"], "--prefill-nodes: '9': write a whole number, 1 to 8"),
             (["--decode-nodes=0"], "--decode-nodes: '0': write a whole number, 1 to 16"),
+            (["--json=/does/not/exist"], "--json: /does/not/exist: cannot be opened: No such file"),
+            (["--json=/"], "--json: /: cannot be opened: Is a directory"),
             (["--sources=0"], "--sources: '0': write a whole number, 1 to 4"),
             (["--sources=3"], "--sources: 3 nodes cannot share 2 ranks alike: give a divisor of --source-tp"),
             (["--sources=2", "--prefill-nodes=3"],

@@ -4,7 +4,7 @@
 usage: run.py MODEL            (handover or counter)
 Prints for each configuration the states explored and "errors: 0"; for each guard removed the counterexample as
 lines that say who did what. Fails when a whole model has an error, or a removed guard none.
-Exit status: 0, 1, 77 when spin or gcc is not installed.
+Exit status: 0 as it should be, 1 not, 2 bad options, 77 when spin or gcc is not installed.
 """
 
 import os
@@ -109,8 +109,12 @@ def check(job):
 
 
 def main():
+    if len(sys.argv) == 2 and sys.argv[1] in ["-h", "--help"]:
+        print(__doc__, end="")
+        return 0
     if len(sys.argv) != 2 or sys.argv[1] not in MODELS:
-        sys.exit(__doc__)
+        print("run.py: want one model, of: " + " ".join(MODELS) + " (see --help)", file=sys.stderr)
+        return 2
     for program in ["spin", "gcc"]:
         if shutil.which(program) is None:
             print(f"run.py: {program} is not installed: tools/setup")

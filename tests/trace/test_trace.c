@@ -184,6 +184,20 @@ static bool change_nothing(struct hlg_trace_record *record)
     return true;
 }
 
+/* A pull that gave nothing becomes an answer that the machine did not give to the event before it. */
+static bool change_result(struct hlg_trace_record *record)
+{
+    static bool after_event;
+    const bool found = after_event && record->kind == HLG_TRACE_NOTHING;
+
+    after_event = record->kind == HLG_TRACE_EVENT;
+    if (found) {
+        record->kind = HLG_TRACE_RESULT;
+        record->result = -HLG_EINVAL;
+    }
+    return found;
+}
+
 static uint64_t difference(uint32_t node, bool (*change)(struct hlg_trace_record *record))
 {
     static struct hlg_trace_verdict verdict;
@@ -211,6 +225,7 @@ static void a_changed_event_or_action_is_told_apart(void **state)
     assert_int_not_equal(difference(NODES - 1, change_time), 0);
     assert_int_not_equal(difference(NODES - 1, change_pieces), 0);
     assert_int_not_equal(difference(0, change_nothing), 0);
+    assert_int_not_equal(difference(0, change_result), 0);
     assert_int_equal(difference(0, NULL), 0);
 }
 

@@ -3,17 +3,21 @@
  * libfabric and TCP on loopback. What the machines decide is tested elsewhere; here it is that calls
  * reach them, reports come back, and what cannot work is said in words.
  */
+#define _GNU_SOURCE /* sigaction, MAP_ANONYMOUS */
 #include "../support/duo.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
+#include <semaphore.h>
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -205,6 +209,58 @@ static void an_abort_leaves_older_forwards_watched(void **state)
 }
 
 /* A chunk that leaves a gap could never be sent: the request is given up, and its decoder told. */
+/* Two pools, each with forward passes and a counter of its own: the newest forward ends while the older one of
+ * the other pool runs, whose counter is still watched. */
+static void the_end_of_a_forward_leaves_other_pools_watched(void **state)
+{
+    static _Atomic uint32_t counters[2];
+    struct duo *duo = *state;
+    struct hlg_messenger *m = NULL;
+    struct hlg_messenger_config config;
+    struct hlg_admit admit = {.size = sizeof admit};
+    const uint32_t page = 0;
+    uint64_t bytes = 0;
+    uint8_t *memory[2];
+    hlg_ticket ticket = 0;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.layout.pools = 2;
+    assert_int_equal(hlg_messenger_create(&config, &m, duo->error, sizeof duo->error), 0);
+    duo->prefill.messenger = m;
+    assert_true(hlg_places_linear(&config.layout, 0, NULL, 0, &bytes) > 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        memory[i] = calloc(bytes, 1);
+        assert_int_equal(hlg_messenger_region_add(m, i, memory[i], bytes), 0);
+        assert_int_equal(hlg_messenger_counter_watch(m, i, &counters[i]), 0);
+    }
+    assert_int_equal(hlg_messenger_places_linear(m), 0);
+    assert_int_equal(hlg_messenger_start(m), 0);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &config);
+    assert_int_equal(duo_open_side(duo, &duo->decode, &config), 0);
+    duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 1);
+    duo->peer = duo_last(&duo->decode, HLG_NOTICE_PEER_UP)->peer;
+    duo->passive = true;
+    admit.groups[0] = (struct hlg_page_list){.count = 1, .pages = &page};
+    admit.groups[1] = admit.groups[0];
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(duo_submit(duo, "pool", 5, i, i, &ticket), 0);
+        duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, i + 1);
+        ticket = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+        admit.pool = i;
+        assert_int_equal(hlg_messenger_admit(m, ticket, &admit), 0);
+        assert_int_equal(hlg_messenger_chunk(m, ticket, i + 1, 0, 4), 0);
+    }
+    assert_int_equal(hlg_messenger_forward_end(m, 2), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_SENT, 1);
+    assert_int_equal(duo_last(&duo->prefill, HLG_NOTICE_SENT)->ticket, ticket);
+    atomic_store_explicit(&counters[0], 1u << 8 | (DUO_LAYERS + 1), memory_order_release);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_SENT, 2);
+    duo_close_side(&duo->prefill);
+    free(memory[0]);
+    free(memory[1]);
+}
+
 static void a_refused_chunk_gives_the_request_up(void **state)
 {
     struct duo *duo = *state;
@@ -650,6 +706,111 @@ static void requests_without_a_ticket_may_end_by_themselves(void **state)
     duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
 }
 
+/* A page of memory that cannot be read until the test says so: whoever tries waits. */
+static struct trap {
+    void *page;
+    sem_t entered;
+    sem_t go;
+} trap;
+
+static void trapped(int signal)
+{
+    (void)signal;
+    (void)sem_post(&trap.entered);
+    while (sem_wait(&trap.go) != 0) {
+    }
+    (void)mprotect(trap.page, 4096, PROT_READ | PROT_WRITE);
+}
+
+struct admitter {
+    struct hlg_messenger *messenger;
+    hlg_ticket ticket;
+    int result;
+};
+
+static void *admit_slowly(void *context)
+{
+    struct admitter *a = context;
+    struct hlg_admit admit = {.size = sizeof admit};
+
+    admit.groups[0] = (struct hlg_page_list){.count = 1, .pages = trap.page};
+    a->result = hlg_messenger_admit(a->messenger, a->ticket, &admit);
+    return NULL;
+}
+
+/* Asks for a request that finds a ticket at the prefiller, and gives it up. Returns that ticket. */
+static hlg_ticket ask_in_vain(struct duo *duo, uint32_t number, struct admitter *admitter,
+                              pthread_t *thread)
+{
+    hlg_ticket ticket = 0;
+
+    assert_int_equal(duo_submit(duo, "vain", 5, 2 * number, number, &ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, number + 1);
+    hlg_ticket theirs = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+    if (admitter != NULL) {
+        *admitter = (struct admitter){.messenger = duo->prefill.messenger, .ticket = theirs};
+        assert_int_equal(pthread_create(thread, NULL, admit_slowly, admitter), 0);
+        assert_int_equal(sem_wait(&trap.entered), 0);
+    }
+    assert_int_equal(hlg_messenger_cancel(duo->decode.messenger, ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_FENCED, number + 1);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, number + 1);
+    assert_int_equal(hlg_messenger_release(duo->decode.messenger, ticket), 0);
+    return theirs;
+}
+
+/* One thread is about to copy the pages of an admit while another releases the same ticket, its request having
+ * ended: what stands behind the ticket is given to no other request before the first is done with it. */
+static void a_ticket_that_is_being_admitted_is_no_others(void **state)
+{
+    struct duo *duo = *state;
+    struct sigaction action = {.sa_handler = trapped};
+    struct sigaction before;
+    struct hlg_messenger_config config;
+    struct admitter admitter = {0};
+    pthread_t thread;
+    hlg_ticket ticket = 0;
+
+    assert_int_equal(sigaction(SIGSEGV, &action, &before), 0);
+    assert_int_equal(sem_init(&trap.entered, 0, 0), 0);
+    assert_int_equal(sem_init(&trap.go, 0, 0), 0);
+    trap.page = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    assert_true(trap.page != MAP_FAILED);
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.limits.requests_max = 1; /* so that there are two tickets */
+    config.limits.grant_requests = 64;
+    assert_int_equal(duo_open_side(duo, &duo->prefill, &config), 0);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &config);
+    assert_int_equal(duo_open_side(duo, &duo->decode, &config), 0);
+    duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 1);
+    duo->peer = duo_last(&duo->decode, HLG_NOTICE_PEER_UP)->peer;
+    duo->passive = true;
+
+    const hlg_ticket first = ask_in_vain(duo, 0, &admitter, &thread);
+    assert_int_equal(hlg_messenger_release(duo->prefill.messenger, first), 0);
+    const hlg_ticket second = ask_in_vain(duo, 1, NULL, NULL);
+    assert_int_not_equal((uint32_t)first, (uint32_t)second);
+    assert_int_equal(duo_submit(duo, "third", 5, 10, 5, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_RETURNED, 3);
+    assert_int_equal(duo_last(&duo->decode, HLG_NOTICE_FAILED)->reason, HLG_REASON_REJECTED);
+    assert_int_equal(duo_count(&duo->prefill, HLG_NOTICE_REQUESTED), 2);
+
+    assert_int_equal(sem_post(&trap.go), 0);
+    pthread_join(thread, NULL);
+    assert_int_equal(admitter.result, 0);
+    duo_wait(duo, &duo->prefill, HLG_REPORT_REFUSED, 1);
+    assert_int_equal(duo_last(&duo->prefill, HLG_REPORT_REFUSED)->error, -HLG_ESTALE);
+    assert_int_equal(sigaction(SIGSEGV, &before, NULL), 0);
+    assert_int_equal(munmap(trap.page, 4096), 0);
+
+    duo->passive = false; /* and now it is */
+    duo->answered = duo->prefill.report_count;
+    assert_int_equal(duo_submit(duo, "fourth", 5, 20, 6, &ticket), 0);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+    duo_expect(duo, 20, 0, 1);
+}
+
 #define SUBMITTERS 3u
 #define ROUNDS     20u
 
@@ -752,6 +913,7 @@ int main(void)
         DUO_TEST(a_prompt_reaches_the_engine_that_rejects_it),
         DUO_TEST(what_the_core_refuses_fails_and_returns),
         DUO_TEST(an_abort_leaves_older_forwards_watched),
+        EMPTY_TEST(the_end_of_a_forward_leaves_other_pools_watched),
         DUO_TEST(a_refused_chunk_gives_the_request_up),
         DUO_TEST(tickets_are_bounded_and_come_back),
         EMPTY_TEST(layouts_that_cannot_be_joined_refuse_each_other),
@@ -769,6 +931,7 @@ int main(void)
         DUO_TEST(a_source_that_hosts_half_is_refused_in_a_sentence),
         DUO_TEST(an_engine_that_does_not_poll_loses_nothing),
         EMPTY_TEST(requests_without_a_ticket_may_end_by_themselves),
+        EMPTY_TEST(a_ticket_that_is_being_admitted_is_no_others),
         DUO_TEST(threads_submit_at_once),
         EMPTY_TEST(configs_that_make_no_sense_are_refused),
     };

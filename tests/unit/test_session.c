@@ -534,6 +534,44 @@ static void too_many_waiting_messages_end_the_session(void **state)
     pair_close(p);
 }
 
+/* Two decoders that read nothing cannot take the places of a third one's messages, whoever floods first. */
+static void floods_of_two_leave_the_third_its_messages(void **state)
+{
+    struct hlg_prefill_config config;
+    struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.session = 1}};
+    struct pair *p = pair_open();
+    uint32_t held = 0;
+
+    (void)state;
+    pair_config(&config);
+    config.limits.reserve_percent = 50;
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_add(p, HLG_ROLE_PREFILL, &config);
+    pair_add(p, HLG_ROLE_DECODE, &config);
+    pair_connect(p, DECODE, PREFILL, 0, 0);
+    pair_connect(p, OTHER, PREFILL, 0, 1);
+    pair_run(p);
+    for (uint32_t peer = 0; peer < 2; peer++) {
+        p->sides[PREFILL].ends[peer].refuse_count = 1;
+    }
+    /* the first stops short of its end, the second does not */
+    for (uint32_t i = 1; i <= 30; i++) {
+        cancel.answer.number = i;
+        assert_int_equal(pair_feed_message(p, PREFILL, 0, &cancel), 0);
+    }
+    while (p->sides[PREFILL].notes[HLG_NOTE_OUTBOX_FULL] == 0) {
+        cancel.answer.number++;
+        assert_int_equal(pair_feed_message(p, PREFILL, 1, &cancel), 0);
+        assert_true(++held < 200);
+    }
+    struct hlg_census census;
+    hlg_prefill_census(p->sides[PREFILL].prefill, &census);
+    assert_true(30 + held < census.messages_max - 4 * 3); /* the third's share is there still */
+    pair_run(p);
+    pair_expect(p, PREFILL, "up up down"); /* the second alone */
+    pair_close(p);
+}
+
 static void a_disconnect_says_bye_and_closes(void **state)
 {
     struct pair *p = open_simple();
@@ -868,6 +906,7 @@ int main(void)
         cmocka_unit_test(a_full_channel_keeps_messages_in_order),
         cmocka_unit_test(a_full_channel_does_not_block_another),
         cmocka_unit_test(too_many_waiting_messages_end_the_session),
+        cmocka_unit_test(floods_of_two_leave_the_third_its_messages),
         cmocka_unit_test(a_disconnect_says_bye_and_closes),
         cmocka_unit_test(a_config_that_cannot_work_has_no_size),
         cmocka_unit_test(the_census_counts_what_is_in_use_and_nothing_at_rest),

@@ -140,7 +140,8 @@ void hlg_fault_calm(struct hlg_fault *fault);
  *          [span TIME[..TIME] | span forever] [rate SIZE/s] [count N]
  *
  * KIND is the constant's name in lower case with `-`: `fail-before node 0 nth 3`. Times need units (ns us
- * ms s), rates too (B/s kB/s MB/s GB/s KiB/s MiB/s GiB/s). Returns 0, or -HLG_EINVAL with a sentence that names the line, the word and what fits there.
+ * ms s), rates too (B/s kB/s MB/s GB/s KiB/s MiB/s GiB/s). Returns 0, or -HLG_EINVAL with a sentence
+ * that names the line, the word and what fits there.
  */
 int hlg_fault_script(struct hlg_fault *fault, const char *text, char *error, size_t error_bytes);
 
