@@ -7,11 +7,14 @@
  * With an argument it is a test: the argument is a script of faults (halage/transport/fault.h) which
  * both fabrics suffer, and the cache has to come through whole all the same.
  */
+#define _GNU_SOURCE /* kill */
+
 #include <halage/messenger.h>
 #include <halage/transport/fault.h>
 #include <halage/transport/ofi.h>
 
 #include <poll.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,8 +175,10 @@ static int prefill(int port_pipe)
         struct hlg_report report = next_report(m);
         if (report.kind == HLG_NOTICE_REQUESTED) {
             serve(m, report.ticket);
-        } else if (report.kind == HLG_NOTICE_SENT || report.kind == HLG_NOTICE_FENCED) {
-            (void)hlg_messenger_release(m, report.ticket); /* and the source pages are free */
+        } else if (report.kind == HLG_NOTICE_SENT || report.kind == HLG_NOTICE_FENCED ||
+                   report.kind == HLG_NOTICE_POISONED) {
+            /* and the source pages are free, but after POISONED: those are never used again */
+            (void)hlg_messenger_release(m, report.ticket);
         } else if (report.kind == HLG_NOTICE_PEER_DOWN) {
             close_messenger(m);
             return 0;
@@ -256,6 +261,9 @@ int main(int argc, char **argv)
         return 1;
     }
     int result = decode(port);
+    if (result != 0) {
+        (void)kill(child, SIGTERM); /* it may wait for ever for who never came */
+    }
     (void)waitpid(child, &status, 0);
     return result == 0 && status == 0 ? 0 : 1;
 }

@@ -68,7 +68,8 @@ enum prefill_state {
     PREFILL_RUNNING,
     PREFILL_CONTEXT,  /* the last chunk is announced */
     PREFILL_DRAINING, /* all is posted */
-    PREFILL_STOPPING, /* posts nothing more, waits for what is posted */
+    PREFILL_STOPPING, /* posts nothing more, waits for what is posted; if some of it failed, for
+                         PEER_CLOSED */
 };
 
 struct prefill_request {
@@ -116,7 +117,7 @@ struct window {
 struct hlg_prefill {
     struct hlg_prefill_config config;
     struct sessions sessions;
-    struct timers timers; /* by request: its deadline */
+    struct timers timers; /* by request: its deadline; STOPPING: the wait for its writes */
     struct layers layers;
     struct facts facts;
     struct blocks blocks;

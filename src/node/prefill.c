@@ -15,6 +15,10 @@
 
 const char *argp_program_version = "halage " HALAGE_VERSION;
 
+/* As many as the messenger has tickets: a request that is over holds its pages, and its ticket, until its forward
+ * pass has ended, while the messenger takes new ones in its place. */
+#define WORKS_MAX (2 * NODE_REQUESTS_MAX)
+
 enum work_state {
     WORK_FREE = 0,
     WORK_WAITING, /* for pages */
@@ -35,6 +39,7 @@ struct work {
     bool in_forward;
     bool last;        /* its last chunk is in the forward */
     bool over;        /* the messenger has let go of the pages */
+    bool poisoned;    /* and they are never used again */
     uint32_t *pages;  /* [pages of a context] */
     uint32_t *prompt; /* [NODE_CONTEXT_TOKENS] */
 };
@@ -43,8 +48,14 @@ struct engine {
     struct node node;
     struct pages pages;
     struct pages contexts;
+<<<<<<< HEAD
+    uint64_t pages_poisoned; /* of both */
     struct work works[NODE_REQUESTS_MAX];
     uint32_t order[NODE_REQUESTS_MAX]; /* of `works`, as they came */
+=======
+    struct work works[WORKS_MAX];
+    uint32_t order[WORKS_MAX]; /* of `works`, as they came */
+>>>>>>> main
     uint32_t order_count;
     uint32_t *word_memory;
     uint32_t forward;
@@ -71,16 +82,21 @@ static struct work *find_work(struct engine *e, hlg_ticket ticket)
     return NULL;
 }
 
-/* Give back what a request holds, once messenger and forward pass are both done with it. */
+/* Give back what a request holds, once messenger and forward pass are both done with it. Poisoned pages
+ * are never used again. */
 static void finish(struct engine *e, struct work *work)
 {
     const uint32_t index = hlg_u32((uint64_t)(work - e->works));
     if (!work->over || work->in_forward) {
         return;
     }
-    pages_give(&e->pages, work->pages, work->page_count);
-    if (work->context != HLG_NONE) {
-        pages_give(&e->contexts, &work->context, 1);
+    if (work->poisoned) {
+        e->pages_poisoned += (uint64_t)work->page_count + (work->context != HLG_NONE ? 1 : 0);
+    } else {
+        pages_give(&e->pages, work->pages, work->page_count);
+        if (work->context != HLG_NONE) {
+            pages_give(&e->contexts, &work->context, 1);
+        }
     }
     (void)hlg_messenger_release(e->node.messenger, work->ticket);
     for (uint32_t i = 0; i < e->order_count; i++) {
@@ -101,10 +117,10 @@ static void take_request(struct engine *e, hlg_ticket ticket)
     if (hlg_messenger_request(e->node.messenger, ticket, &request) != 0) {
         return;
     }
-    while (index < NODE_REQUESTS_MAX && e->works[index].state != WORK_FREE) {
+    while (index < WORKS_MAX && e->works[index].state != WORK_FREE) {
         index++;
     }
-    HLG_ASSERT(index < NODE_REQUESTS_MAX); /* the messenger has no more tickets */
+    HLG_ASSERT(index < WORKS_MAX); /* the messenger has no more tickets */
     struct work *work = &e->works[index];
     memcpy(id, request.id, request.id_bytes);
     *work = (struct work){
@@ -261,7 +277,7 @@ static bool end_forward(struct engine *e)
     e->forwards++;
     e->forwards_ns += now - e->posted;
     node_send_step(&e->node, step, e->posted, now);
-    for (uint32_t i = 0; i < NODE_REQUESTS_MAX; i++) {
+    for (uint32_t i = 0; i < WORKS_MAX; i++) {
         struct work *work = &e->works[i];
         if (!work->in_forward) {
             continue;
@@ -318,6 +334,7 @@ static void take_ended(struct engine *e, const struct hlg_report *report)
     e->sent += report->kind == HLG_NOTICE_SENT ? 1 : 0;
     e->stopped += report->kind == HLG_NOTICE_SENT ? 0 : 1;
     work->over = true;
+    work->poisoned = report->kind == HLG_NOTICE_POISONED;
     finish(e, work);
 }
 
@@ -331,6 +348,7 @@ static void take_report(struct engine *e, const struct hlg_report *report)
     case HLG_NOTICE_STOPPING:
     case HLG_NOTICE_SENT:
     case HLG_NOTICE_FENCED:
+    case HLG_NOTICE_POISONED:
         take_ended(e, report);
         break;
     case HLG_REPORT_REFUSED:
@@ -418,6 +436,7 @@ static int run(struct engine *e)
         .forwards_ns = e->forwards_ns,
         .pages = (uint64_t)e->pages.count + e->contexts.count,
         .pages_free = (uint64_t)e->pages.free + e->contexts.free,
+        .pages_poisoned = e->pages_poisoned,
     };
     if (e->node.interrupted) {
         node_say(&e->node,
@@ -440,13 +459,13 @@ static int make_pages(struct engine *e)
     const uint32_t most =
         hlg_div_ceil(NODE_CONTEXT_TOKENS, e->node.options.config.model.page_tokens);
     const size_t words = (size_t)most + NODE_CONTEXT_TOKENS;
-    e->word_memory = calloc(NODE_REQUESTS_MAX * words, sizeof *e->word_memory);
+    e->word_memory = calloc(WORKS_MAX * words, sizeof *e->word_memory);
     if (e->word_memory == NULL || !pages_init(&e->pages, groups[0].page_count) ||
         !pages_init(&e->contexts, groups[1].page_count)) {
         node_say(&e->node, "no memory");
         return CLI_FAILED;
     }
-    for (uint32_t i = 0; i < NODE_REQUESTS_MAX; i++) {
+    for (uint32_t i = 0; i < WORKS_MAX; i++) {
         e->works[i].pages = e->word_memory + i * words;
         e->works[i].prompt = e->works[i].pages + most;
     }

@@ -277,7 +277,7 @@ class Nodes(unittest.TestCase):
         self.assertRegex(end.err, r"draining: [^\n]*\n.*drained; [0-9]+ requests sent, 0 stopped")
 
     def test_two_sources_and_a_decode_node(self):
-        (first, one), (second, two) = (self.prefill(source=s) for s in ("1/2", "2/2"))
+        (first, one), (second, two), (third, three) = (self.prefill(source=s) for s in ("1/2", "2/2", "2/2"))
         result = self.decode(f"{one},127.0.0.1:{two}", sources=2)
         self.assertEqual(result.status, demo.DONE, result)
         self.assertEqual(result.json["verified"], 8)
@@ -285,7 +285,15 @@ class Nodes(unittest.TestCase):
         self.assertEqual(result.status, demo.BAD_INPUT, result)
         self.assertIn("--connect: 1 prefill nodes, of which 2 send each request: give a multiple of --sources",
                       result.err)
-        for prefill in (first, second):
+        # A rank that nobody hosts would be missing from the count as well, and READY come too early.
+        for port, values, text in ((one, {}, "no prefill node named hosts rank 1; name all that share the model"),
+                                   (f"{two},127.0.0.1:{three}", {"sources": 2}, "hosts rank 0")):
+            result = self.decode(port, **values)
+            self.assertEqual(result.status, demo.FAILED, result)
+            self.assertIn(text, result.err)
+            self.assertEqual(result.json["mismatched"], 0, result)
+            self.assertEqual(result.json["pieces_counted"], 0, result)
+        for prefill in (first, second, third):
             prefill.interrupt()
             self.assertEqual((end := prefill.finish()).status, demo.INTERRUPTED, end)
             self.assertRegex(end.err, r"(\d+) of \1 pages free")
