@@ -7,6 +7,7 @@ function(halage_add_test)
     target_link_libraries(test-${arg_NAME} PRIVATE ${arg_LIBS} halage::cmocka)
     halage_register_test(${arg_NAME} "$<TARGET_FILE:test-${arg_NAME}>" "${arg_LABELS}"
         "${arg_TIMEOUT}")
+    halage_gather_core(test-${arg_NAME} "${arg_LABELS}")
 endfunction()
 
 # halage_add_command_test(NAME name COMMAND ... LABELS quick|full [more ...] [TIMEOUT s] [PROCESSORS n])
@@ -15,6 +16,8 @@ function(halage_add_command_test)
     cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;PROCESSORS" "COMMAND;LABELS")
     halage_require_arguments(NAME COMMAND LABELS)
     halage_register_test(${arg_NAME} "${arg_COMMAND}" "${arg_LABELS}" "${arg_TIMEOUT}")
+    list(GET arg_COMMAND 0 program)
+    halage_gather_core("${program}" "${arg_LABELS}")
     set_tests_properties(${arg_NAME} PROPERTIES SKIP_RETURN_CODE 77)
     if(arg_PROCESSORS)
         set_tests_properties(${arg_NAME} PROPERTIES PROCESSORS ${arg_PROCESSORS})
@@ -36,4 +39,15 @@ function(halage_register_test name command labels timeout)
         LABELS "${labels}"
         TIMEOUT ${timeout}
         ENVIRONMENT "HALAGE_SOURCE_DIR=${PROJECT_SOURCE_DIR};HALAGE_BIN_DIR=${PROJECT_BINARY_DIR}/bin")
+endfunction()
+
+# Target core-tests is what the tests with label `core` need: tools/coverage builds no more.
+function(halage_gather_core program labels)
+    if(NOT "core" IN_LIST labels OR NOT TARGET "${program}")
+        return()
+    endif()
+    if(NOT TARGET core-tests)
+        add_custom_target(core-tests)
+    endif()
+    add_dependencies(core-tests ${program})
 endfunction()

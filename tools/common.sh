@@ -12,8 +12,8 @@ bad_option()
     exit 2
 }
 
-# Configure and build one preset. Prints little when all is well, on a terminal how far it is; returns non-zero on a
-# failure.
+# Configure and build one preset, or one target of it. Prints little when all is well, on a terminal how far it
+# is; returns non-zero on a failure.
 build_preset()
 {
     local preset=$1 log=build/$1-configure.log quiet=--quiet
@@ -27,5 +27,5 @@ build_preset()
     if [ -t 1 ]; then
         quiet=
     fi
-    cmake --build --preset "$preset" -- $quiet
+    cmake --build --preset "$preset" ${2:+--target "$2"} -- $quiet
 }
