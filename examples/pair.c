@@ -175,8 +175,10 @@ static int prefill(int port_pipe)
         struct hlg_report report = next_report(m);
         if (report.kind == HLG_NOTICE_REQUESTED) {
             serve(m, report.ticket);
-        } else if (report.kind == HLG_NOTICE_SENT || report.kind == HLG_NOTICE_FENCED) {
-            (void)hlg_messenger_release(m, report.ticket); /* and the source pages are free */
+        } else if (report.kind == HLG_NOTICE_SENT || report.kind == HLG_NOTICE_FENCED ||
+                   report.kind == HLG_NOTICE_POISONED) {
+            /* and the source pages are free, but after POISONED: those are never used again */
+            (void)hlg_messenger_release(m, report.ticket);
         } else if (report.kind == HLG_NOTICE_PEER_DOWN) {
             close_messenger(m);
             return 0;

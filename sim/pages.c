@@ -278,7 +278,7 @@ void sim_pages_poison(struct sim_pages *pages, const uint32_t *list, uint32_t co
     for (uint32_t i = 0; i < count; i++) {
         struct page *page = &pages->pages[list[i]];
 
-        HLG_ASSERT(list[i] < pages->count && page->state == PAGE_USED && !page->poisoned);
+        HLG_ASSERT(list[i] < pages->count && page->state == PAGE_USED);
         if (page->named) {
             forget_name(pages, list[i]);
         }

@@ -49,7 +49,7 @@ void sim_pages_name(struct sim_pages *pages, const uint32_t *list, const uint64_
 void sim_pages_give(struct sim_pages *pages, const uint32_t *list, uint32_t count);
 
 /* One user less of each, and forget the page for ever: it may be written at any time
- * (HLG_NOTICE_POISONED). It must be in use, and not poisoned. */
+ * (HLG_NOTICE_POISONED). It must be in use; another user may have poisoned it. */
 void sim_pages_poison(struct sim_pages *pages, const uint32_t *list, uint32_t count);
 
 /* Recount. Returns 0, or the number of the check that failed. */

@@ -619,11 +619,18 @@ void prefill_dispatched(struct node *n, struct work *w)
     prefill_poke(n);
 }
 
-static void let_go(struct node *n, struct work *w)
+static void let_go(struct node *n, struct work *w, bool poisoned)
 {
     pull(n, w);
     unload(n->cluster, w);
-    give_pages(n, w);
+    if (poisoned) { /* nobody's any more: the NIC may still be reading them */
+        sample_pages(n);
+        sim_pages_poison(n->pages[w->rank], w->pages, w->page_count);
+        w->page_count = 0;
+        sample_pages_after(n);
+    } else {
+        give_pages(n, w);
+    }
     roster_give(&n->cluster->works, w);
     prefill_count(n, -1);
 }
@@ -648,8 +655,9 @@ void prefill_letter(struct node *n, const struct letter *letter)
     if (letter->notice.kind == HLG_NOTICE_STOPPING) {
         w->stopping = true;
         pull(n, w);
-    } else if (letter->notice.kind == HLG_NOTICE_SENT || letter->notice.kind == HLG_NOTICE_FENCED) {
-        let_go(n, w);
+    } else if (letter->notice.kind == HLG_NOTICE_SENT || letter->notice.kind == HLG_NOTICE_FENCED ||
+               letter->notice.kind == HLG_NOTICE_POISONED) {
+        let_go(n, w, letter->notice.kind == HLG_NOTICE_POISONED);
         prefill_poke(n);
     }
 }

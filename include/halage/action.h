@@ -59,13 +59,15 @@ enum hlg_notice_kind {
     HLG_NOTICE_REQUESTED, /* a request came: ADMIT or REJECT it */
     HLG_NOTICE_STOPPING,  /* it posts nothing more; the engine may stop computing it (reason) */
     HLG_NOTICE_SENT,      /* all is written and complete: source pages are the engine's again */
-    HLG_NOTICE_FENCED, /* after STOPPING: nothing outstanding: source pages are the engine's again */
+    HLG_NOTICE_FENCED, /* after STOPPING: nothing reads any more: source pages are the engine's again */
     /* decode */
     HLG_NOTICE_ACCEPTED, /* the prefiller took it (every source) */
     HLG_NOTICE_READY,    /* terminal: pages and context are whole and visible */
     HLG_NOTICE_FAILED,   /* terminal: reason; the pages are NOT the engine's yet */
     HLG_NOTICE_RETURNED, /* after FAILED: nothing can land in the pages any more */
-    HLG_NOTICE_POISONED, /* after FAILED: that cannot be proved; the pages must never be used again */
+    /* decode, after FAILED: that cannot be proved; prefill, after STOPPING: writes failed and may still
+       be reading. The pages must never be used again */
+    HLG_NOTICE_POISONED,
 };
 
 struct hlg_notice {

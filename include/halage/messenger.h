@@ -11,8 +11,8 @@
  *   callback is needed; hlg_messenger_fd() becomes readable when there are reports.
  * - A request is named by a ticket (hlg_ticket). It is good from submit (decode) or the report
  *   REQUESTED (prefill) until hlg_messenger_release(), which the engine owes each ticket once, after
- *   its last report: READY, RETURNED or POISONED (decode), SENT or FENCED (prefill). A ticket used
- *   later is found out (-HLG_ESTALE).
+ *   its last report: READY, RETURNED or POISONED (decode), SENT, FENCED or POISONED (prefill). A
+ *   ticket used later is found out (-HLG_ESTALE).
  * - Create after fork. In a child of the process that created it every call answers -HLG_EFORK.
  * - Structs begin with their size, which the caller sets to sizeof; so a library newer than its caller
  *   knows what it may read. Commands and reports hold no pointers to state: they can be copied to
@@ -194,7 +194,7 @@ int hlg_messenger_submit(struct hlg_messenger *m, const struct hlg_submit *submi
                          hlg_ticket *ticket);
 
 /* Decode: ends the request: FAILED(cancelled), later RETURNED or POISONED. Prefill: the engine gives
- * it up: STOPPING, later FENCED. Nothing happens when it ended by itself meanwhile. */
+ * it up: STOPPING, later FENCED or POISONED. Nothing happens when it ended by itself meanwhile. */
 int hlg_messenger_cancel(struct hlg_messenger *m, hlg_ticket ticket);
 
 /* Gives a ticket back after its last report. -HLG_ESTATE before that. */
@@ -231,7 +231,8 @@ struct hlg_admit {
     uint32_t cached_tokens;  /* whose pages hold valid KV already, <= tokens - 1 */
     uint32_t cached_forward; /* forward after which they are valid; 0: already */
     /* Source pages from position 0 on, enough for tokens - 1; context groups 1 when a context is
-       wanted. Copied. The library reads them until SENT or FENCED. */
+       wanted. Copied. The library reads them until SENT or FENCED
+       (POISONED: for ever, they must never be written again). */
     struct hlg_page_list groups[HLG_GROUPS_MAX];
 };
 
@@ -246,7 +247,7 @@ int hlg_messenger_reject(struct hlg_messenger *m, hlg_ticket ticket, hlg_time re
  * Announce that forward pass `forward` will compute these tokens of a request. Before the pass is
  * launched: its counter stamps are heeded only after the announcement. Chunks of one request follow
  * each other without gap, from cached_tokens to tokens - 1. When the core refuses one, the report
- * REFUSED names it and the request is given up (STOPPING, FENCED).
+ * REFUSED names it and the request is given up (STOPPING, FENCED or POISONED).
  */
 int hlg_messenger_chunk(struct hlg_messenger *m, hlg_ticket ticket, uint32_t forward,
                         uint32_t token_begin, uint32_t token_count);
@@ -392,8 +393,9 @@ int hlg_messenger_metrics(struct hlg_messenger *m, char *text, size_t bytes);
 
 enum hlg_messenger_health {
     HLG_HEALTH_GOOD = 0,
-    HLG_HEALTH_POISONED, /* pages are lost for ever, since nothing proves that no write can land */
-    HLG_HEALTH_STUCK,    /* the core thread has not moved for 5 s: it is stuck in a provider */
+    /* pages are lost for ever, since nothing proves that no write can land in them, or read them */
+    HLG_HEALTH_POISONED,
+    HLG_HEALTH_STUCK, /* the core thread has not moved for 5 s: it is stuck in a provider */
 };
 
 /* The worst that is the case, an enum hlg_messenger_health; -HLG_EFORK, -HLG_ESTATE. */

@@ -33,6 +33,7 @@ struct hlg_census {
     uint32_t chunks_max;
     uint32_t forwards;
     uint32_t forwards_max;
+    uint64_t sources_poisoned; /* pages, as often as POISONED requests named them */
 };
 
 /* O(peers_max + forwards_max). */

@@ -68,7 +68,8 @@ enum prefill_state {
     PREFILL_RUNNING,
     PREFILL_CONTEXT,  /* the last chunk is announced */
     PREFILL_DRAINING, /* all is posted */
-    PREFILL_STOPPING, /* posts nothing more, waits for what is posted */
+    PREFILL_STOPPING, /* posts nothing more, waits for what is posted; if some of it failed, for
+                         PEER_CLOSED */
 };
 
 struct prefill_request {

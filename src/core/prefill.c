@@ -203,15 +203,22 @@ static void end(struct hlg_prefill *p, struct prefill_request *r)
 /*
  * FENCED vouches for every write of the request: only if all of them completed well. One that ended in
  * error may land all the same, and later (measured on net and tcp;ofi_rxm: the bytes wait in the
- * target's socket). Then the session ends instead, and the decoder closes its own endpoints.
+ * target's socket). Then the session ends instead, and the decoder closes its own endpoints. Nor is it
+ * known whether our device still reads its source: only that our own endpoints are closed says so, and
+ * the request is kept until then (end_failed).
  */
-static void say_fenced(struct hlg_prefill *p, const struct prefill_request *r)
+static void end_stopped(struct hlg_prefill *p, struct prefill_request *r)
 {
-    if (r->failed == 0) {
-        answer(p, r, HLG_MESSAGE_FENCED, r->posted);
-    } else if (p->sessions.peers[r->peer].serial == r->serial) {
+    HLG_ASSERT(r->state == PREFILL_STOPPING);
+    if (r->failed > 0) {
+        HLG_ASSERT(p->sessions.peers[r->peer].serial == r->serial);
+        timers_clear(&p->timers, index_of(p, r));
         sessions_end(&p->sessions, r->peer, SESSION_END_WRITES, -HLG_EIO);
+        return;
     }
+    answer(p, r, HLG_MESSAGE_FENCED, r->posted);
+    notice(p, r, HLG_NOTICE_FENCED);
+    end(p, r);
 }
 
 /* What follows when a request's posting or completions went on. */
@@ -233,9 +240,7 @@ static void settle(struct hlg_prefill *p, struct prefill_request *r)
                           r->posted > 0 ? p->sessions.now - r->first_piece : 0);
         end(p, r);
     } else if (r->state == PREFILL_STOPPING) {
-        say_fenced(p, r);
-        notice(p, r, HLG_NOTICE_FENCED);
-        end(p, r);
+        end_stopped(p, r);
     }
 }
 
@@ -572,7 +577,7 @@ static bool admit_fits(const struct hlg_prefill *p, const struct prefill_request
 /* Number of the forward in place `forward` of the table that a request takes part in, if any:
  * computed by it, or cached and valid after it. A chunk that completes no page leaves nothing else
  * behind, and must stop with its forward all the same. */
-static uint32_t *part_of(struct hlg_prefill *p, uint32_t request, uint32_t forward)
+static uint32_t *part_of(const struct hlg_prefill *p, uint32_t request, uint32_t forward)
 {
     return &p->parts[request * p->config.limits.forwards_max + forward];
 }
@@ -638,7 +643,7 @@ static int on_reject(struct hlg_prefill *p, const struct hlg_event_reject *e)
 }
 
 /* Whether some request takes part in a forward that its words have not passed. */
-static bool is_awaited(struct hlg_prefill *p, uint32_t forward)
+static bool is_awaited(const struct hlg_prefill *p, uint32_t forward)
 {
     uint32_t number = p->layers.forwards[forward].number;
     uint32_t first = p->config.layout.rank_begin;
@@ -653,6 +658,17 @@ static bool is_awaited(struct hlg_prefill *p, uint32_t forward)
             if (layers_done(&p->layers, forward, word) != LAYERS_ALL) {
                 return true;
             }
+        }
+    }
+    return false;
+}
+
+bool hlg_prefill_awaits(const struct hlg_prefill *p)
+{
+    for (uint32_t i = 0; i < p->layers.used; i++) {
+        const struct forward *forward = &p->layers.forwards[i];
+        if (forward->number != 0 && !forward->ended && is_awaited(p, i)) {
+            return true;
         }
     }
     return false;
@@ -796,6 +812,39 @@ static void stop_all_of(struct hlg_prefill *p, uint32_t peer)
     }
 }
 
+/* Source pages as ADMIT named them. */
+static uint64_t count_sources(const struct hlg_prefill *p, const struct prefill_request *r)
+{
+    uint64_t pages = 0;
+
+    for (uint32_t g = 0; g < p->config.layout.group_count; g++) {
+        pages += hlg_layout_pages(&p->config.layout, g, hlg_handoff_prefill_tokens(r->tokens));
+    }
+    return pages;
+}
+
+/* The endpoints are closed, or closing them gave an error: what is left of the peer had writes that
+ * failed. */
+static void end_failed(struct hlg_prefill *p, uint32_t peer, int32_t status)
+{
+    for (uint32_t i = 0; i < p->config.limits.requests_max; i++) {
+        struct prefill_request *r = &p->requests[i];
+        if (r->state == PREFILL_FREE || r->peer != peer) {
+            continue;
+        }
+        HLG_ASSERT(r->state == PREFILL_STOPPING && r->failed > 0);
+        if (status == 0) {
+            notice(p, r, HLG_NOTICE_FENCED);
+        } else {
+            uint64_t pages = count_sources(p, r);
+            sessions_note(&p->sessions, HLG_NOTE_PAGES_POISONED, peer, r->number, pages, 0);
+            notice(p, r, HLG_NOTICE_POISONED);
+            p->stats.pages_poisoned += pages;
+        }
+        end(p, r);
+    }
+}
+
 static int on_closed(struct hlg_prefill *p, const struct hlg_event_peer *e)
 {
     int error = sessions_closed(&p->sessions, e->peer);
@@ -803,9 +852,7 @@ static int on_closed(struct hlg_prefill *p, const struct hlg_event_peer *e)
     if (error != 0) {
         return error;
     }
-    for (uint32_t i = 0; i < p->config.limits.requests_max; i++) {
-        HLG_ASSERT(p->requests[i].state == PREFILL_FREE || p->requests[i].peer != e->peer);
-    }
+    end_failed(p, e->peer, e->status);
     post_forget(p, e->peer);
     HLG_ASSERT(p->request_shares.by_peer[e->peer] == 0 && p->block_shares.by_peer[e->peer] == 0);
     HLG_ASSERT(p->chunk_shares.by_peer[e->peer] == 0 && p->op_shares.by_peer[e->peer] == 0);
@@ -821,7 +868,7 @@ static void on_time(struct hlg_prefill *p)
         struct prefill_request *r = &p->requests[i];
         if (r->state != PREFILL_STOPPING) {
             stop(p, r, HLG_REASON_DEADLINE, true);
-        } else if (p->sessions.peers[r->peer].serial == r->serial) {
+        } else {
             /* Its source pages are not held for ever: closing our endpoints ends what is outstanding. */
             sessions_note(&p->sessions, HLG_NOTE_FENCE_TIMEOUT, r->peer, r->number, 0, 0);
             sessions_end(&p->sessions, r->peer, SESSION_END_FENCE, -HLG_EPEER);
@@ -977,6 +1024,7 @@ void hlg_prefill_census(const struct hlg_prefill *p, struct hlg_census *census)
         .chunks = p->config.limits.chunks_max - p->chunk_free_count,
         .chunks_max = p->config.limits.chunks_max,
         .forwards_max = p->config.limits.forwards_max,
+        .sources_poisoned = p->stats.pages_poisoned,
     };
     for (uint32_t i = 0; i < p->layers.forwards_max; i++) {
         census->forwards += p->layers.forwards[i].number != 0;
@@ -1002,7 +1050,11 @@ static uint32_t check_request(const struct hlg_prefill *p, uint32_t index)
     HLG_ASSERT(r->state != PREFILL_ASKED || (chunks == 0 && r->posted == 0));
     HLG_ASSERT(r->state != PREFILL_CONTEXT || chunks > 0 || r->posted < r->expected);
     HLG_ASSERT(r->state != PREFILL_DRAINING || (chunks == 0 && r->op_count > 0));
-    HLG_ASSERT(r->state != PREFILL_STOPPING || (chunks == 0 && r->op_count > 0));
+    HLG_ASSERT(r->state != PREFILL_STOPPING || chunks == 0);
+    if (r->state == PREFILL_STOPPING && r->op_count == 0) { /* waits for PEER_CLOSED */
+        HLG_ASSERT(r->failed > 0 && p->sessions.peers[r->peer].state == SESSION_CLOSING);
+    }
+    HLG_ASSERT(r->state == PREFILL_FREE || p->sessions.peers[r->peer].serial == r->serial);
     for (uint32_t g = 0; g < p->config.layout.group_count; g++) {
         uint32_t count = blocks_count(&p->blocks, r->blocks[g]);
         HLG_ASSERT(count == hlg_div_ceil(r->asked[g].count, HLG_BLOCK_PAGES));

@@ -139,7 +139,7 @@ int sessions_message(struct sessions *s, const struct hlg_event_peer *event);
  */
 void sessions_end(struct sessions *s, uint32_t peer, enum session_end why, int32_t status);
 uint32_t sessions_take_ended(struct sessions *s);
-/* PEER_CLOSED: the number is free again. The machine has let go of the peer before. */
+/* PEER_CLOSED: the number is free again. The machine lets go of the peer before the event is over. */
 int sessions_closed(struct sessions *s, uint32_t peer);
 /* Leases and heartbeats that are due. */
 void sessions_time(struct sessions *s);

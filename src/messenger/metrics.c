@@ -158,10 +158,15 @@ bool metrics_line(struct metrics_lines *lines, hlg_time now, uint64_t *suppresse
     return true;
 }
 
+uint64_t metrics_poisoned(const struct metrics *x)
+{
+    return x->pump.decode.pages_poisoned + x->pump.prefill.pages_poisoned; /* of one of the two */
+}
+
 int metrics_health(const struct metrics *x, hlg_time now)
 {
     if (now > x->shown && now - x->shown > STUCK_NS) {
         return HLG_HEALTH_STUCK;
     }
-    return x->pump.decode.pages_poisoned > 0 ? HLG_HEALTH_POISONED : HLG_HEALTH_GOOD;
+    return metrics_poisoned(x) > 0 ? HLG_HEALTH_POISONED : HLG_HEALTH_GOOD;
 }

@@ -95,6 +95,8 @@ void metrics_note(struct metrics *x, const struct hlg_note *note);
  * log should say so. */
 bool metrics_line(struct metrics_lines *lines, hlg_time now, uint64_t *suppressed);
 
+/* Pages that are lost for ever. */
+uint64_t metrics_poisoned(const struct metrics *x);
 /* enum hlg_messenger_health of a copy; `now` of metrics_clock(). */
 int metrics_health(const struct metrics *x, hlg_time now);
 

@@ -25,6 +25,7 @@ enum derived {
     DERIVED_PIECES,
     DERIVED_AGE,
     DERIVED_HEALTHY,
+    DERIVED_POISONED,
 };
 
 struct row {
@@ -127,8 +128,7 @@ static const struct row rows[] = {
      ROW_COUNT, AT(excess)},
     {"quarantined_pages", "", "Pages of failed requests in which a write may still land", ROW_GAUGE,
      AT(pump.decode.pages_quarantined)},
-    {"poisoned_pages", "", "Pages that can never be used again", ROW_GAUGE,
-     AT(pump.decode.pages_poisoned)},
+    {"poisoned_pages", "", "Pages that can never be used again", ROW_DERIVED, DERIVED_POISONED},
     {"bad_messages_total", "reason=\"malformed\"", "Messages that break the protocol, by how",
      ROW_COUNT, AT(pump.frames_malformed)},
     {"bad_messages_total", "reason=\"unexpected\"", NULL, ROW_COUNT,
@@ -300,6 +300,9 @@ static void put_derived(struct out *o, const struct metrics *x, enum derived wha
         return;
     case DERIVED_HEALTHY:
         put(o, "%d", metrics_health(x, now) == HLG_HEALTH_GOOD);
+        return;
+    case DERIVED_POISONED:
+        put(o, "%" PRIu64, metrics_poisoned(x));
         return;
     }
 }

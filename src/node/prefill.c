@@ -39,6 +39,7 @@ struct work {
     bool in_forward;
     bool last;        /* its last chunk is in the forward */
     bool over;        /* the messenger has let go of the pages */
+    bool poisoned;    /* and they are never used again */
     uint32_t *pages;  /* [pages of a context] */
     uint32_t *prompt; /* [NODE_CONTEXT_TOKENS] */
 };
@@ -47,6 +48,7 @@ struct engine {
     struct node node;
     struct pages pages;
     struct pages contexts;
+    uint64_t pages_poisoned; /* of both */
     struct work works[WORKS_MAX];
     uint32_t order[WORKS_MAX]; /* of `works`, as they came */
     uint32_t order_count;
@@ -75,16 +77,21 @@ static struct work *find_work(struct engine *e, hlg_ticket ticket)
     return NULL;
 }
 
-/* Give back what a request holds, once messenger and forward pass are both done with it. */
+/* Give back what a request holds, once messenger and forward pass are both done with it. Poisoned pages
+ * are never used again. */
 static void finish(struct engine *e, struct work *work)
 {
     const uint32_t index = hlg_u32((uint64_t)(work - e->works));
     if (!work->over || work->in_forward) {
         return;
     }
-    pages_give(&e->pages, work->pages, work->page_count);
-    if (work->context != HLG_NONE) {
-        pages_give(&e->contexts, &work->context, 1);
+    if (work->poisoned) {
+        e->pages_poisoned += (uint64_t)work->page_count + (work->context != HLG_NONE ? 1 : 0);
+    } else {
+        pages_give(&e->pages, work->pages, work->page_count);
+        if (work->context != HLG_NONE) {
+            pages_give(&e->contexts, &work->context, 1);
+        }
     }
     (void)hlg_messenger_release(e->node.messenger, work->ticket);
     for (uint32_t i = 0; i < e->order_count; i++) {
@@ -322,6 +329,7 @@ static void take_ended(struct engine *e, const struct hlg_report *report)
     e->sent += report->kind == HLG_NOTICE_SENT ? 1 : 0;
     e->stopped += report->kind == HLG_NOTICE_SENT ? 0 : 1;
     work->over = true;
+    work->poisoned = report->kind == HLG_NOTICE_POISONED;
     finish(e, work);
 }
 
@@ -335,6 +343,7 @@ static void take_report(struct engine *e, const struct hlg_report *report)
     case HLG_NOTICE_STOPPING:
     case HLG_NOTICE_SENT:
     case HLG_NOTICE_FENCED:
+    case HLG_NOTICE_POISONED:
         take_ended(e, report);
         break;
     case HLG_REPORT_REFUSED:
@@ -422,6 +431,7 @@ static int run(struct engine *e)
         .forwards_ns = e->forwards_ns,
         .pages = (uint64_t)e->pages.count + e->contexts.count,
         .pages_free = (uint64_t)e->pages.free + e->contexts.free,
+        .pages_poisoned = e->pages_poisoned,
     };
     if (e->node.interrupted) {
         node_say(&e->node,

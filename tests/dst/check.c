@@ -184,9 +184,10 @@ static void check_pages(struct node *n, const struct hlg_census *c)
             }
         }
     }
-    if (n->decode && poisoned != c->pages_poisoned) {
+    uint64_t known = n->decode ? c->pages_poisoned : c->sources_poisoned;
+    if (poisoned != known) {
         world_break(n->world, CHECK_PAGES, "the engine knows of other poisoned pages", poisoned,
-                    c->pages_poisoned);
+                    known);
     }
 }
 

@@ -90,10 +90,6 @@ static void add_rules(struct world *w, const struct way *way)
                                       .ppm = way->ppm,
                                       .span = way->span_max > 0 ? 1 : 0,
                                       .span_max = way->span_max};
-        if (way->fault == HLG_FAULT_CLOSE_FAILS) {
-            /* not where pages are read: nothing is promised of source pages whose endpoint stays open */
-            rule.node = w->prefillers + draw(w, w->decoders);
-        }
         if (way->ppm == 0) {
             rule.node = draw(w, w->node_count);
             rule.at = soon(w, STORM_NS);

@@ -21,6 +21,17 @@ static void give_pages(struct node *n, struct job *job)
     memset(job, 0, sizeof *job);
 }
 
+/* Nobody may use them again: the device may still be reading them. */
+static void lose_pages(struct node *n, struct job *job)
+{
+    n->world->counts.poisoned++;
+    n->poisonings++;
+    for (uint32_t g = 0; job->admitted && g < n->layout.group_count; g++) {
+        node_poison(n, job, g);
+    }
+    memset(job, 0, sizeof *job);
+}
+
 /* The decoder's slot is this request's: whoever writes with it must write into its pages. */
 static void learn_slot(struct node *n, uint32_t peer, const struct hlg_request_message *m,
                        uint64_t uid)
@@ -86,10 +97,15 @@ void prefill_notice(struct node *n, const struct hlg_notice *notice)
             world_break(n->world, CHECK_COUNT, "SENT of a request that was not wholly sent",
                         notice->request, 0);
         }
-    } else if (notice->kind != HLG_NOTICE_FENCED || !job->stopping) {
+    } else if ((notice->kind != HLG_NOTICE_FENCED && notice->kind != HLG_NOTICE_POISONED) ||
+               !job->stopping) {
         world_break(n->world, CHECK_NOTICE, "a notice out of place", notice->kind, notice->request);
     }
-    give_pages(n, job);
+    if (notice->kind == HLG_NOTICE_POISONED && n->world->what.plant != PLANT_POISON_REUSED) {
+        lose_pages(n, job);
+    } else {
+        give_pages(n, job);
+    }
 }
 
 uint32_t prefill_word(const struct hlg_layout *layout, uint32_t lane)

@@ -142,6 +142,17 @@ static void poison_target(struct scene_node_state *n, struct job *job)
     }
 }
 
+static void poison_source(struct scene_node_state *n, const struct job *job,
+                          const struct job_source *part)
+{
+    for (uint32_t i = 0; i < scene_pages_of(job->tokens); i++) {
+        n->poisoned[0][part->pages[i]] = true;
+    }
+    if (has_context(n, job)) {
+        n->poisoned[1][part->context] = true;
+    }
+}
+
 static void give_source(struct scene_node_state *n, struct job *job, struct job_source *part)
 {
     for (uint32_t i = 0; i < scene_pages_of(job->tokens); i++) {
@@ -438,11 +449,15 @@ static void prefill_notice(struct scene_node_state *n, const struct hlg_notice *
         part->state = SOURCE_STOPPING;
         return;
     }
-    if (part->paged) {
+    if (part->paged && notice->kind == HLG_NOTICE_POISONED) {
+        poison_source(n, job, part);
+    } else if (part->paged) {
         give_source(n, job, part);
-        part->paged = false;
     }
-    part->state = notice->kind == HLG_NOTICE_SENT ? SOURCE_SENT : SOURCE_FENCED;
+    part->paged = false;
+    part->state = notice->kind == HLG_NOTICE_SENT     ? SOURCE_SENT
+                  : notice->kind == HLG_NOTICE_FENCED ? SOURCE_FENCED
+                                                      : SOURCE_POISONED;
 }
 
 static int answer(struct scene_node_state *n, struct job *job, struct job_source *part)

@@ -258,6 +258,12 @@ static void close_fails(struct cell *c)
     channel_breaks(c);
 }
 
+static void source_close_fails(struct cell *c)
+{
+    scene_fault(&c->scene, "close-fails node 1 nth 1 count 1 span 1ms");
+    channel_breaks(c);
+}
+
 static void frame_lost_to_decoder(struct cell *c)
 {
     scene_fault(&c->scene, "frame-drop node 1 peer 0 nth 1 count 1");
@@ -406,6 +412,10 @@ const struct fault faults[] = {
      .warm = true,
      .strike = immediates_stale},
     {.name = "close-fails", .kind = HLG_FAULT_CLOSE_FAILS, .over_ns = MS(3), .strike = close_fails},
+    {.name = "source-close-fails",
+     .kind = HLG_FAULT_CLOSE_FAILS,
+     .over_ns = MS(3),
+     .strike = source_close_fails},
     {.name = "clock-jumps", .kind = HLG_FAULT_CLOCK_JUMP, .strike = clock_jumps},
     {.name = "clock-stalls",
      .kind = HLG_FAULT_CLOCK_STALL,

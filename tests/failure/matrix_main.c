@@ -280,11 +280,11 @@ static void say_target(const struct job *job, char *decode, char *pages)
 
 static void say_source(const struct job_source *part, char *text)
 {
-    static const char *const names[] = {"unasked", "asked",  "admitted", "stopping",
-                                        "sent",    "fenced", "rejected", "gone"};
+    static const char *const names[] = {"unasked", "asked",    "admitted", "stopping", "sent",
+                                        "fenced",  "poisoned", "rejected", "gone"};
 
-    if (part->state == SOURCE_FENCED) {
-        (void)snprintf(text, FIELD_BYTES / 2, "fenced(%s)", reasons[part->reason]);
+    if (part->state == SOURCE_FENCED || part->state == SOURCE_POISONED) {
+        (void)snprintf(text, FIELD_BYTES / 2, "%s(%s)", names[part->state], reasons[part->reason]);
     } else {
         (void)snprintf(text, FIELD_BYTES / 2, "%s", names[part->state]);
     }

@@ -570,7 +570,8 @@ static void tell_notice(struct prose *p, const struct hlg_notice *n)
         say(p, "tells its engine: the pages of %s are RETURNED", id);
         return;
     case HLG_NOTICE_POISONED:
-        say(p, "tells its engine: the pages of %s are POISONED, and never used again", id);
+        say(p, "tells its engine: the %spages of %s are POISONED, and never used again",
+            n->submitted == 0 ? "source " : "", id);
         return;
     }
 }

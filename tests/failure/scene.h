@@ -72,6 +72,7 @@ enum source_state {
     SOURCE_STOPPING,
     SOURCE_SENT,
     SOURCE_FENCED,
+    SOURCE_POISONED,
     SOURCE_REJECTED,
     SOURCE_GONE, /* with its node */
 };

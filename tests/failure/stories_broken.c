@@ -213,6 +213,19 @@ static void fenced_overtakes(struct tale *t)
     MUST(t, t->scene.nodes[DECODE_0].notes[HLG_NOTE_IMM_STALE] > 0);
 }
 
+static void source_poisoned(struct tale *t)
+{
+    struct job *job = begin(t);
+
+    scene_fault(&t->scene, "close-fails node 1 nth 1 count 1 span 1ms");
+    tale_say(t, "network", "breaks the connection; closing the prefiller's endpoint will fail");
+    hlg_loop_channel_break(t->scene.loop, t->scene.nodes[DECODE_0].lines[PREFILL_0]);
+    tale_target(t, TARGET_RETURNED);
+    scene_wait(&t->scene, MS(3));
+    MUST(t, job->sources[0].state == SOURCE_POISONED);
+    use_again(t, job);
+}
+
 const struct story stories_broken[] = {
     {"write-fails", "A write is reported failed, and lands a millisecond later.",
      "No FENCED: the session ends instead, the decoder closes its endpoints, and the late write "
@@ -221,6 +234,11 @@ const struct story stories_broken[] = {
     {"poisoned", "The session ends, and closing the decoder's endpoints fails.",
      "Nobody can prove that nothing lands any more, so that the pages are never used again.",
      .play = poisoned},
+    {"source-poisoned",
+     "The session ends amid writes, and closing the prefiller's endpoints fails.",
+     "Its device may still read the source pages, so that they are never used again; the decoder's "
+     "come back.",
+     .play = source_poisoned},
     {"prefiller-dies", "A prefiller dies in the middle of a request.",
      "Its connection's end ends the session; the pages are another's at once.",
      .play = prefiller_dies},

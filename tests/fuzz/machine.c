@@ -117,7 +117,8 @@ int machine_next(struct machine *m, uint32_t lane, unsigned kinds, struct hlg_ac
 
 static void expect_nothing_outstanding(const struct machine *m, const struct hlg_notice *notice)
 {
-    if (notice->kind != HLG_NOTICE_SENT && notice->kind != HLG_NOTICE_FENCED) {
+    if (notice->kind != HLG_NOTICE_SENT && notice->kind != HLG_NOTICE_FENCED &&
+        notice->kind != HLG_NOTICE_POISONED) {
         return;
     }
     for (uint32_t op = 0; op < MACHINE_OPS_MAX; op++) {

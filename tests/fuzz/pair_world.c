@@ -320,10 +320,13 @@ static void on_prefill_notice(struct world *w, uint32_t side, const struct hlg_n
     } else if (notice->kind == HLG_NOTICE_STOPPING) {
         HLG_ASSERT(asked->handle == notice->request && !asked->stopping);
         asked->stopping = true;
-    } else if (notice->kind == HLG_NOTICE_SENT || notice->kind == HLG_NOTICE_FENCED) {
+    } else if (notice->kind == HLG_NOTICE_SENT || notice->kind == HLG_NOTICE_FENCED ||
+               notice->kind == HLG_NOTICE_POISONED) {
         HLG_ASSERT(asked->handle == notice->request);
-        HLG_ASSERT(asked->stopping == (notice->kind == HLG_NOTICE_FENCED));
-        take_back(w, side, asked->pool, asked->counts, asked->pages);
+        HLG_ASSERT(asked->stopping == (notice->kind != HLG_NOTICE_SENT));
+        if (notice->kind != HLG_NOTICE_POISONED) { /* else nobody uses them again */
+            take_back(w, side, asked->pool, asked->counts, asked->pages);
+        }
         *asked = (struct asked){0};
     }
 }

@@ -214,7 +214,8 @@ int duo_turn(struct duo *duo)
         const struct hlg_report *report = &duo->prefill.reports[duo->answered++];
         if (report->kind == HLG_NOTICE_REQUESTED) {
             compute(duo, report->ticket);
-        } else if (report->kind == HLG_NOTICE_SENT || report->kind == HLG_NOTICE_FENCED) {
+        } else if (report->kind == HLG_NOTICE_SENT || report->kind == HLG_NOTICE_FENCED ||
+                   report->kind == HLG_NOTICE_POISONED) {
             finish(duo, report->ticket);
         }
     }

@@ -141,6 +141,10 @@ void prefill_notice(struct node *n, const struct hlg_notice *notice)
 {
     struct world *w = n->world;
 
+    if (notice->kind == HLG_NOTICE_POISONED) {
+        world_break(w, "pages were poisoned");
+        return;
+    }
     if (notice->kind == HLG_NOTICE_REQUESTED) {
         struct job *job = &w->jobs[notice->message->id[0] % OF_SCENE];
         job->asked = true;

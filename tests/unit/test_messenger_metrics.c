@@ -325,6 +325,11 @@ static void bad_health_shows(void **state)
     make_text(&x, 104 * S);
     expect("halage_healthy{side=\"decode\"}", 0);
     expect("halage_poisoned_pages{side=\"decode\"}", 2);
+    x.pump.decode.pages_poisoned = 0;
+    x.pump.prefill.pages_poisoned = 3;
+    assert_int_equal(metrics_health(&x, 104 * S), HLG_HEALTH_POISONED);
+    make_text(&x, 104 * S);
+    expect("halage_poisoned_pages{side=\"decode\"}", 3);
     assert_int_equal(metrics_health(&x, 106 * S), HLG_HEALTH_STUCK);
     assert_int_equal(metrics_health(&x, 99 * S), HLG_HEALTH_POISONED); /* shown meanwhile */
 }

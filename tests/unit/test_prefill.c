@@ -5,6 +5,8 @@
  */
 #include "pair.h"
 
+#include <core/census.h>
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -159,6 +161,34 @@ static void ticks_of_unannounced_forwards_post_nothing(void **state)
     assert_int_equal(pair_tick(p, PREFILL, 0, 5, 2), 0);
     pair_run(p);
     expect_tally(&tally, 4, 4, 0);
+    pair_close(p);
+}
+
+/* Who polls the counters may rest when nothing waits for them. */
+static void what_waits_for_a_counter_is_known(void **state)
+{
+    struct pair *p = open_simple();
+    const struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
+    hlg_handle requests[2];
+
+    (void)state;
+    assert_false(hlg_prefill_awaits(prefill));
+    for (uint32_t i = 0; i < 2; i++) {
+        requests[i] = admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+        assert_int_equal(hlg_prefill_awaits(prefill), i == 1);
+        assert_int_equal(pair_chunk(p, PREFILL, requests[i], i + 1, 0, TOKENS - 1), 0);
+    }
+    p->hold_writes = true;
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 1), 0);
+    assert_true(hlg_prefill_awaits(prefill)); /* the second forward */
+    assert_int_equal(pair_tick(p, PREFILL, 0, 2, 1), 0);
+    assert_true(hlg_prefill_awaits(prefill)); /* its second layer */
+    p->hold_writes = false;
+    pair_run(p);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 2), 0);
+    assert_false(hlg_prefill_awaits(prefill));
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested requested sent sent");
     pair_close(p);
 }
 
@@ -1017,6 +1047,112 @@ static void a_lost_peer_stops_its_requests_once_drained(void **state)
     pair_close(p);
 }
 
+/* A session with two requests: of the first a write fails when the session ends, of the second, if it is
+ * served at all, none. PEER_CLOSED is held back. */
+static struct pair *with_failed_write(hlg_handle *failed)
+{
+    struct hlg_event lost = {.kind = HLG_EVENT_PEER_DOWN, .peer = {.status = -HLG_EPEER}};
+    struct pair *p = open_simple();
+
+    p->hold_done = true;
+    p->sides[PREFILL].hold_close = true;
+    *failed = ask(p, DECODE, &simple_ask);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    ask(p, DECODE, &(struct pair_ask){.tokens = TOKENS, .page = 2});
+    pair_serve(p, PREFILL, 2);
+    p->hold_writes = true; /* nothing of it is posted */
+    assert_int_equal(pair_feed(p, PREFILL, &lost), 0);
+    pair_expect(p, PREFILL, "requested requested down stopping(peer) stopping(peer) fenced");
+    while (pair_oldest(p) != NULL) {
+        struct pair_write *w = pair_oldest(p);
+        pair_done(p, w, w->taken - w->done - 1, 1);
+    }
+    return p;
+}
+
+/* Nothing is outstanding, but of a failed write nobody knows whether the device still reads for it: not
+ * before its endpoints are closed. What had no such write went on as ever. */
+static void a_failed_write_keeps_its_source_until_the_endpoints_are_closed(void **state)
+{
+    (void)state;
+    for (uint32_t bad = 0; bad < 2; bad++) {
+        hlg_handle failed = 0;
+        struct hlg_census census;
+        struct pair *p = with_failed_write(&failed);
+        struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
+        pair_expect(p, PREFILL, "");
+        assert_int_equal(hlg_prefill_open(prefill), 1);
+        /* it is over for the engine, and answers nothing */
+        assert_int_equal(pair_feed_request(p, PREFILL, HLG_EVENT_CANCEL, failed), 0);
+        p->now += 3600 * HLG_NS_PER_S;
+        assert_int_equal(pair_feed_kind(p, PREFILL, HLG_EVENT_TIME), 0);
+        assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_FENCE_TIMEOUT], 0);
+        assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_ABORT, 1), -HLG_ESTATE);
+        pair_expect(p, PREFILL, "");
+        pair_closed(p, PREFILL, 0, bad != 0 ? -HLG_EIO : 0);
+        pair_expect(p, PREFILL, bad != 0 ? "poisoned" : "fenced");
+        const struct hlg_notice *last =
+            pair_last(p, PREFILL, bad != 0 ? HLG_NOTICE_POISONED : HLG_NOTICE_FENCED);
+        assert_int_equal(last->request, failed);
+        assert_int_equal(last->reason, HLG_REASON_PEER);
+        assert_int_equal(p->sides[PREFILL].notes[HLG_NOTE_PAGES_POISONED], bad);
+        assert_int_equal(hlg_prefill_open(prefill), 0);
+        hlg_prefill_census(prefill, &census);
+        assert_int_equal(census.requests + census.ops + census.blocks + census.chunks, 0);
+        assert_int_equal(census.sources_poisoned, bad != 0 ? (TOKENS - 1 + 3) / 4 : 0);
+        assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_FENCED], 0);
+        pair_run(p);
+        pair_close(p);
+    }
+}
+
+/* The number that the peer had is another's then, with all of its shares. */
+static void a_poisoned_request_leaves_nothing_to_the_next_peer(void **state)
+{
+    hlg_handle failed = 0;
+    struct pair *p = with_failed_write(&failed);
+
+    (void)state;
+    pair_closed(p, PREFILL, 0, -HLG_EIO);
+    pair_expect(p, PREFILL, "poisoned");
+    pair_run(p);
+    p->hold_done = false;
+    p->hold_writes = false;
+    p->sides[PREFILL].hold_close = false;
+    assert_int_equal(pair_connect(p, DECODE, PREFILL, 0, 0), 0);
+    pair_run(p);
+    ask(p, DECODE, &(struct pair_ask){.tokens = TOKENS, .page = 8});
+    pair_serve(p, PREFILL, 3);
+    pair_run(p);
+    pair_expect(p, PREFILL, "up requested sent");
+    assert_int_equal(pair_feed_request(p, PREFILL, HLG_EVENT_CANCEL, failed), -HLG_ESTALE);
+    pair_close(p);
+}
+
+/* The decoder connects anew and cancels before the old endpoints are closed: no FENCED for what failed. */
+static void a_cancel_of_what_waits_for_the_close_is_not_answered(void **state)
+{
+    struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL};
+    hlg_handle failed = 0;
+    struct pair *p = with_failed_write(&failed);
+
+    (void)state;
+    cancel.answer.number = 1;
+    cancel.answer.incarnation = p->sides[PREFILL].config.incarnation;
+    pair_connect(p, DECODE, PREFILL, 1, 1);
+    pair_run(p);
+    pair_expect(p, PREFILL, "up");
+    assert_int_equal(pair_feed_message(p, PREFILL, 1, &cancel), 0);
+    pair_run(p);
+    assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_FENCED], 0);
+    pair_closed(p, PREFILL, 0, -HLG_EIO);
+    pair_run(p);
+    pair_expect(p, PREFILL, "poisoned");
+    assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_FENCED], 0);
+    pair_close(p);
+}
+
 /* A decoder that is alive and completes no write keeps no source pages for ever. */
 static void writes_that_do_not_end_end_the_session(void **state)
 {
@@ -1729,6 +1865,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_goes_after_its_tick_and_the_context_after_the_last),
         cmocka_unit_test(ticks_of_unannounced_forwards_post_nothing),
+        cmocka_unit_test(what_waits_for_a_counter_is_known),
         cmocka_unit_test(two_forwards_in_flight_are_told_apart),
         cmocka_unit_test(forwards_wrap_while_requests_go_on),
         cmocka_unit_test(without_all_reduce_each_rank_has_its_word),
@@ -1757,6 +1894,9 @@ int main(void)
         cmocka_unit_test(a_failed_write_is_never_sent_again),
         cmocka_unit_test(a_failure_after_the_cancel_is_not_fenced_either),
         cmocka_unit_test(a_lost_peer_stops_its_requests_once_drained),
+        cmocka_unit_test(a_failed_write_keeps_its_source_until_the_endpoints_are_closed),
+        cmocka_unit_test(a_poisoned_request_leaves_nothing_to_the_next_peer),
+        cmocka_unit_test(a_cancel_of_what_waits_for_the_close_is_not_answered),
         cmocka_unit_test(writes_that_do_not_end_end_the_session),
         cmocka_unit_test(the_engine_may_give_a_request_up),
         cmocka_unit_test(a_request_stops_at_its_ttl),
