@@ -12,6 +12,10 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* A target may define it: bits of what none of its inputs has reached yet. A corpus that misses any fails, or it
+ * would prove less and less while the rules change under it. */
+uint64_t fuzz_missed(void) __attribute__((weak));
+
 /* Bytes that are read as numbers: 0 where they are used up, so that each prefix is an input too. */
 struct feed {
     const uint8_t *next;

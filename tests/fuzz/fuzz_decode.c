@@ -22,12 +22,26 @@ struct world {
     uint32_t pages[SUBMITS_MAX][2][16]; /* as long as the machine may look at them */
 };
 
+/* Notices of requests, and of sessions that come up, that some input has brought about. */
+static uint64_t seen;
+
+#define SEEN(kind) (UINT64_C(1) << (kind))
+
+uint64_t fuzz_missed(void)
+{
+    return (SEEN(HLG_NOTICE_PEER_UP) | SEEN(HLG_NOTICE_ACCEPTED) | SEEN(HLG_NOTICE_READY) |
+            SEEN(HLG_NOTICE_FAILED) | SEEN(HLG_NOTICE_RETURNED) | SEEN(HLG_NOTICE_POISONED)) &
+           ~seen;
+}
+
 static void on_notice(void *context, struct machine *m, const struct hlg_notice *notice)
 {
     struct world *w = context;
     enum told *told = &w->told[(uint32_t)notice->request % HANDLES_MAX];
 
     (void)m;
+    seen |=
+        notice->kind == HLG_NOTICE_READY && notice->pieces_expected == 0 ? 0 : SEEN(notice->kind);
     switch (notice->kind) {
     case HLG_NOTICE_READY:
         HLG_ASSERT(*told == TOLD_NOTHING && notice->pieces_counted == notice->pieces_expected);

@@ -18,11 +18,25 @@ struct world {
     uint64_t number;
 };
 
+/* Notices of requests, and of sessions that come up, that some input has brought about. */
+static uint64_t seen;
+
+#define SEEN(kind) (UINT64_C(1) << (kind))
+
+uint64_t fuzz_missed(void)
+{
+    return (SEEN(HLG_NOTICE_PEER_UP) | SEEN(HLG_NOTICE_REQUESTED) | SEEN(HLG_NOTICE_STOPPING) |
+            SEEN(HLG_NOTICE_SENT) | SEEN(HLG_NOTICE_FENCED)) &
+           ~seen;
+}
+
 static void on_notice(void *context, struct machine *m, const struct hlg_notice *notice)
 {
     struct world *w = context;
 
     (void)m;
+    seen |=
+        notice->kind == HLG_NOTICE_READY && notice->pieces_expected == 0 ? 0 : SEEN(notice->kind);
     if (notice->kind == HLG_NOTICE_REQUESTED) {
         uint32_t at = w->handle_count++ % HANDLES_MAX;
         w->handles[at] = notice->request;

@@ -226,6 +226,8 @@ void machine_hello(struct feed *f, enum hlg_role role, struct hlg_message *messa
                                 .protocol_max = HLG_PROTOCOL_MAX,
                                 .role = (uint32_t)role,
                                 .window_pieces = 1 + feed_below(f, 32),
+                                .message_bytes_max = 4096,
+                                .prompt_bytes_max = 64,
                                 .node = 50 + feed_below(f, 3),
                                 .incarnation = 500 + feed_below(f, 3),
                                 .session = 1 + feed_below(f, 4),
@@ -256,6 +258,9 @@ void machine_hello(struct feed *f, enum hlg_role role, struct hlg_message *messa
         hello->fingerprint[3] = 1;
     } else if (odd == 65) {
         hello->address_count = feed_below(f, 65);
+    }
+    if (hello->role == HLG_ROLE_PREFILL) { /* who decodes grants nothing */
+        hello->grant = (struct hlg_load){1 + shape % 4, 8 + shape, 16 + shape};
     }
 }
 

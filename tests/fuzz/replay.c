@@ -65,6 +65,7 @@ static void play_directory(const char *directory)
 
 int main(int argc, char **argv)
 {
+    bool whole = false;
     for (int i = 1; i < argc; i++) {
         struct stat status;
         if (stat(argv[i], &status) != 0) {
@@ -73,10 +74,15 @@ int main(int argc, char **argv)
         }
         if (S_ISDIR(status.st_mode)) {
             play_directory(argv[i]);
+            whole = true;
         } else {
             play(argv[i]);
         }
     }
     printf("%u inputs\n", played);
+    if (whole && fuzz_missed != NULL && fuzz_missed() != 0) {
+        printf("none of them reaches notices 0x%llx\n", (unsigned long long)fuzz_missed());
+        return 1;
+    }
     return played > 0 ? 0 : 1;
 }
