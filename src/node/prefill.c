@@ -48,14 +48,9 @@ struct engine {
     struct node node;
     struct pages pages;
     struct pages contexts;
-<<<<<<< HEAD
     uint64_t pages_poisoned; /* of both */
-    struct work works[NODE_REQUESTS_MAX];
-    uint32_t order[NODE_REQUESTS_MAX]; /* of `works`, as they came */
-=======
     struct work works[WORKS_MAX];
     uint32_t order[WORKS_MAX]; /* of `works`, as they came */
->>>>>>> main
     uint32_t order_count;
     uint32_t *word_memory;
     uint32_t forward;
