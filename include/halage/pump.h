@@ -84,6 +84,8 @@ int hlg_pump_wait_fds(struct hlg_pump *pump, struct pollfd *fds, uint32_t capaci
 
 /* Requests open. */
 uint32_t hlg_pump_open(const struct hlg_pump *pump);
+/* Prefill: hlg_prefill_awaits(); decode: false. */
+bool hlg_pump_awaits(const struct hlg_pump *pump);
 
 /* The machine's own check; for tests. */
 int hlg_pump_check(const struct hlg_pump *pump);

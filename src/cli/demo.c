@@ -1,4 +1,4 @@
-/* `halage demo`: a prefill node and some decode nodes on this machine, and a check of every byte. */
+/* `halage demo`: prefill nodes and some decode nodes on this machine, and a check of every byte. */
 #include "cli.h"
 #include "options.h"
 #include "traffic.h"
@@ -16,7 +16,9 @@ enum key {
 
 static const struct argp_option option_table[] = {
     NODE_OPTION_ROWS,
-    {"prefill-nodes", KEY_PREFILL_NODES, "N", 0, "Prefill nodes (default 1)", 0},
+    NODE_SOURCES_ROW,
+    {"prefill-nodes", KEY_PREFILL_NODES, "N", 0,
+     "Prefill nodes, a multiple of the sources (default: as many)", 0},
     {"netns", KEY_NETNS, "NAME=IP,...", 0,
      "Network namespace, and address in it, of each node, prefill nodes first (default: all here, "
      "on loopback)",
@@ -78,6 +80,15 @@ static error_t parse(int key, char *argument, struct argp_state *state)
                              "--netns: '%s': write NAME=IP for each node, IPv4, commas between",
                              argument);
     }
+    if (key == ARGP_KEY_END && config->prefill_nodes == 0) {
+        config->prefill_nodes = config->node.sources;
+    }
+    if (key == ARGP_KEY_END && config->prefill_nodes % config->node.sources != 0) {
+        return options_error(state->name,
+                             "--prefill-nodes: %" PRIu32 ", of which %" PRIu32
+                             " send each request: give a multiple of --sources",
+                             config->prefill_nodes, config->node.sources);
+    }
     if (key == ARGP_KEY_END && config->place_count > 0 &&
         config->place_count != config->prefill_nodes + config->decode_nodes) {
         return options_error(state->name, "--netns: %" PRIu32 " places for %" PRIu32 " nodes",
@@ -99,6 +110,7 @@ int cli_demo(int argc, char **argv)
     };
     struct traffic_config config;
     traffic_config_default(&config, argv[0]);
+    config.prefill_nodes = 0;
     config.decode_nodes = 3;
     if (options_parse(&options, argc, argv, 0, &config) != 0) {
         return CLI_BAD_INPUT;

@@ -138,7 +138,8 @@ int fleet_start_prefill(struct fleet *fleet, const struct node_config *config,
                         const struct fleet_place *place, bool verbose)
 {
     HLG_ASSERT(fleet->prefill_count < FLEET_PREFILL_MAX);
-    char *extra[2] = {NULL};
+    char *extra[4] = {NULL};
+    const uint32_t index = fleet->prefill_count % config->sources;
     struct member *member = &fleet->prefill[fleet->prefill_count++];
     if (fleet->prefill_count == 1) {
         (void)snprintf(member->title, sizeof member->title, "prefill node");
@@ -147,10 +148,16 @@ int fleet_start_prefill(struct fleet *fleet, const struct node_config *config,
                        fleet->prefill_count);
     }
     int status = -HLG_EIO;
-    if (asprintf(&extra[0], "--listen=%s:0", place == NULL ? "127.0.0.1" : place->ip) >= 0) {
+    /* The first one goes by no number. */
+    if (asprintf(&extra[0], "--listen=%s:0", place == NULL ? "127.0.0.1" : place->ip) >= 0 &&
+        asprintf(&extra[1], "--source=%" PRIu32 "/%" PRIu32, index + 1, config->sources) >= 0 &&
+        (fleet->prefill_count == 1 ||
+         asprintf(&extra[2], "--number=%" PRIu32, fleet->prefill_count) >= 0)) {
         status = start(member, fleet->key, "halage-prefill", config, place, extra, verbose);
     }
     free(extra[0]);
+    free(extra[1]);
+    free(extra[2]);
     return status;
 }
 
@@ -159,16 +166,18 @@ int fleet_start_decode(struct fleet *fleet, const struct node_config *config,
 {
     HLG_ASSERT(fleet->decode_count < FLEET_DECODE_MAX);
     struct member *member = &fleet->decode[fleet->decode_count++];
-    char *extra[3] = {NULL};
+    char *extra[4] = {NULL};
     (void)snprintf(member->title, sizeof member->title, "decode node %" PRIu32,
                    fleet->decode_count);
     int status = -HLG_EIO;
     if (asprintf(&extra[0], "--connect=%s", address) >= 0 &&
-        asprintf(&extra[1], "--number=%" PRIu32, fleet->decode_count) >= 0) {
+        asprintf(&extra[1], "--number=%" PRIu32, fleet->decode_count) >= 0 &&
+        asprintf(&extra[2], "--sources=%" PRIu32, config->sources) >= 0) {
         status = start(member, fleet->key, "halage-decode", config, place, extra, verbose);
     }
     free(extra[0]);
     free(extra[1]);
+    free(extra[2]);
     return status;
 }
 

@@ -57,7 +57,8 @@ int fleet_hold_key(struct fleet *fleet, struct node_config *config);
  * Start a node program that lies beside this one.
  *
  * place    NULL: here, on loopback
- * address  of the prefill nodes, HOST:PORT with a comma between
+ * address  of the prefill nodes, HOST:PORT with a comma between; each config->sources in a row send a
+ *          request together, and are started in this order
  *
  * Returns 0, or -HLG_EIO after a line on stderr.
  */

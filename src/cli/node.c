@@ -13,6 +13,7 @@ enum key {
 static const struct argp_option option_table[] = {
     {"connect", KEY_CONNECT, "HOST:PORT,...", 0, "The prefill nodes, which are asked in turn", 0},
     NODE_OPTION_ROWS,
+    NODE_SOURCES_ROW,
     NODE_REDIAL_ROW,
     TRAFFIC_OPTION_ROWS,
     {0},

@@ -206,6 +206,10 @@ static void print_fleet(const struct traffic *t)
         }
         (void)fprintf(t->out, "%" PRIu32 " prefill node%s of %" PRIu32 " rank%s, ", count,
                       plural(count), node->source_tp, plural(node->source_tp));
+        if (node->sources > 1) {
+            (void)fprintf(t->out, "each sending %" PRIu32 " of them, ",
+                          hlg_div_exact(node->source_tp, node->sources));
+        }
     } else {
         (void)fprintf(t->out, "prefill node at %s, ", t->config.connect);
     }
@@ -401,12 +405,12 @@ static json_t *make_nodes(struct traffic *t)
         if (!member->has_stats) {
             continue;
         }
-        json_t *node =
-            json_pack("{s:s, s:I, s:I, s:I, s:I, s:I, s:I}", "node", member->title, "pages",
-                      (json_int_t)stats->pages, "pages_free", (json_int_t)stats->pages_free,
-                      "pages_poisoned", (json_int_t)stats->pages_poisoned, "pages_touched",
-                      (json_int_t)stats->pages_touched, "requests_again",
-                      (json_int_t)stats->requests_again, "redials", (json_int_t)stats->redials);
+        json_t *node = json_pack(
+            "{s:s, s:I, s:I, s:I, s:I, s:I, s:I, s:I}", "node", member->title, "pages",
+            (json_int_t)stats->pages, "pages_free", (json_int_t)stats->pages_free, "pages_poisoned",
+            (json_int_t)stats->pages_poisoned, "pages_touched", (json_int_t)stats->pages_touched,
+            "requests_again", (json_int_t)stats->requests_again, "redials",
+            (json_int_t)stats->redials, "pieces_posted", (json_int_t)stats->pieces_posted);
         if (json_array_append_new(nodes, node) != 0) {
             json_decref(nodes);
             nodes = NULL;

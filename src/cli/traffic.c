@@ -150,6 +150,21 @@ static uint32_t choose_member(struct traffic *t)
     return best;
 }
 
+static const char *prefill_gone_text(const struct traffic *t)
+{
+    return t->config.node.sources == 1 ? "the prefill node is gone"
+                                       : "a prefill node of each set is gone";
+}
+
+static bool any_lost(const struct traffic *t)
+{
+    bool any = false;
+    for (uint32_t i = 0; i < t->fleet.decode_count; i++) {
+        any = any || t->fleet.decode[i].state == MEMBER_LOST;
+    }
+    return any;
+}
+
 /* Send the next request. Returns whether another may follow at once. */
 static bool submit(struct traffic *t)
 {
@@ -158,7 +173,7 @@ static bool submit(struct traffic *t)
     const struct workload_request *work = &t->workload.requests[t->next];
     const uint32_t index = choose_member(t);
     if (index == HLG_NONE) {
-        fail_pending(t, "no decode node is left");
+        fail_pending(t, any_lost(t) ? prefill_gone_text(t) : "no decode node is left");
         return false;
     }
     struct member *member = &t->fleet.decode[index];
@@ -336,7 +351,9 @@ static void take_frame(struct traffic *t, struct member *member, size_t bytes)
         break;
     case CONTROL_FORWARD_END:
         if (end->number < t->workload.count) {
-            t->requests[end->number].forward_end = end->ended;
+            /* Of several sources the last counts. */
+            hlg_time *ended = &t->requests[end->number].forward_end;
+            *ended = hlg_max_u64(*ended, end->ended);
         }
         break;
     case CONTROL_STEP:
@@ -546,11 +563,16 @@ static bool over(const struct traffic *t)
     return t->in_flight == 0 && verdicts && (t->submit_over || t->next == t->workload.count);
 }
 
-/* Whether no prefill node of ours is left. */
+/* Whether none of our prefill nodes can serve any more: of each set of sources one is gone. */
 static bool prefill_gone(const struct traffic *t)
 {
-    for (uint32_t i = 0; i < t->fleet.prefill_count; i++) {
-        if (t->fleet.prefill[i].state != MEMBER_GONE) {
+    const uint32_t sources = t->config.node.sources;
+    for (uint32_t set = 0; set < t->fleet.prefill_count / sources; set++) { /* exact */
+        bool gone = false;
+        for (uint32_t i = 0; i < sources; i++) {
+            gone = gone || t->fleet.prefill[set * sources + i].state == MEMBER_GONE;
+        }
+        if (!gone) {
             return false;
         }
     }
@@ -569,7 +591,7 @@ static void loop(struct traffic *t)
         }
         (void)turn(t);
         if (prefill_gone(t)) {
-            fail_pending(t, "the prefill node is gone");
+            fail_pending(t, prefill_gone_text(t));
         }
         const uint32_t done = settled(t) + t->in_flight + t->next;
         if (done != before || (t->in_flight == 0 && time_now() < next_arrival(t))) {

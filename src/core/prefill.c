@@ -577,7 +577,7 @@ static bool admit_fits(const struct hlg_prefill *p, const struct prefill_request
 /* Number of the forward in place `forward` of the table that a request takes part in, if any:
  * computed by it, or cached and valid after it. A chunk that completes no page leaves nothing else
  * behind, and must stop with its forward all the same. */
-static uint32_t *part_of(struct hlg_prefill *p, uint32_t request, uint32_t forward)
+static uint32_t *part_of(const struct hlg_prefill *p, uint32_t request, uint32_t forward)
 {
     return &p->parts[request * p->config.limits.forwards_max + forward];
 }
@@ -643,7 +643,7 @@ static int on_reject(struct hlg_prefill *p, const struct hlg_event_reject *e)
 }
 
 /* Whether some request takes part in a forward that its words have not passed. */
-static bool is_awaited(struct hlg_prefill *p, uint32_t forward)
+static bool is_awaited(const struct hlg_prefill *p, uint32_t forward)
 {
     uint32_t number = p->layers.forwards[forward].number;
     uint32_t first = p->config.layout.rank_begin;
@@ -658,6 +658,17 @@ static bool is_awaited(struct hlg_prefill *p, uint32_t forward)
             if (layers_done(&p->layers, forward, word) != LAYERS_ALL) {
                 return true;
             }
+        }
+    }
+    return false;
+}
+
+bool hlg_prefill_awaits(const struct hlg_prefill *p)
+{
+    for (uint32_t i = 0; i < p->layers.used; i++) {
+        const struct forward *forward = &p->layers.forwards[i];
+        if (forward->number != 0 && !forward->ended && is_awaited(p, i)) {
+            return true;
         }
     }
     return false;

@@ -366,6 +366,11 @@ uint32_t hlg_pump_open(const struct hlg_pump *p)
     return p->machine.open(p->machine.memory);
 }
 
+bool hlg_pump_awaits(const struct hlg_pump *p)
+{
+    return p->machine.awaits(p->machine.memory);
+}
+
 int hlg_pump_check(const struct hlg_pump *p)
 {
     return p->machine.check(p->machine.memory);

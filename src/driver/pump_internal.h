@@ -20,6 +20,7 @@ struct pump_machine {
     hlg_time (*deadline)(const void *machine);
     int (*check)(const void *machine);
     uint32_t (*open)(const void *machine);
+    bool (*awaits)(const void *machine);
     hlg_handle (*submitted)(const void *machine);
     void (*stats)(const void *machine, struct hlg_pump_stats *stats); /* adds its own */
 };

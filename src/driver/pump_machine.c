@@ -28,6 +28,11 @@ static uint32_t prefill_open(const void *machine)
     return hlg_prefill_open(machine);
 }
 
+static bool prefill_awaits(const void *machine)
+{
+    return hlg_prefill_awaits(machine);
+}
+
 static hlg_handle prefill_submitted(const void *machine)
 {
     (void)machine;
@@ -66,6 +71,12 @@ static uint32_t decode_open(const void *machine)
     return hlg_decode_open(machine);
 }
 
+static bool decode_awaits(const void *machine)
+{
+    (void)machine;
+    return false;
+}
+
 static hlg_handle decode_submitted(const void *machine)
 {
     return hlg_decode_submitted(machine);
@@ -99,6 +110,7 @@ static int init_prefill(struct pump_machine *machine, const struct hlg_prefill_c
                                      .deadline = prefill_deadline,
                                      .check = prefill_check,
                                      .open = prefill_open,
+                                     .awaits = prefill_awaits,
                                      .submitted = prefill_submitted,
                                      .stats = prefill_stats};
     return 0;
@@ -127,6 +139,7 @@ static int init_decode(struct pump_machine *machine, const struct hlg_decode_con
                                      .deadline = decode_deadline,
                                      .check = decode_check,
                                      .open = decode_open,
+                                     .awaits = decode_awaits,
                                      .submitted = decode_submitted,
                                      .stats = decode_stats};
     return 0;

@@ -234,7 +234,6 @@ static void on_chunk(struct hlg_messenger *m, const struct entry *entry,
                                         .token_count = command->token_count}};
     int error = entry->bound ? hlg_pump_event(m->pump, &event) : -HLG_ESTALE;
 
-    m->forward_newest = command->forward;
     if (error != 0) {
         /* Its tokens can never be sent, so that it would wait for its deadline. The refusal is told
            before the end that it brings. -HLG_ESTALE: it was ending already. */
@@ -251,10 +250,9 @@ static int on_forward_over(struct hlg_messenger *m, const struct command *comman
                               .forward = command->forward};
     int error = hlg_pump_event(m->pump, &event);
 
-    /* All that was announced up to now is over when its newest forward has ended, though not when it is
-       given up: older ones still run. A later chunk is counted by the poller already, or will be, and
-       keeps it awake. */
-    if (end && command->forward == m->forward_newest) {
+    /* Other forwards may still run: older ones, or those of other pools. A later chunk is counted by the poller
+       already, or will be, and keeps it awake. */
+    if (!hlg_pump_awaits(m->pump)) {
         layer_poll_rest(m, m->chunks_handled);
     }
     /* -HLG_ESTATE: all its requests ended before. */

@@ -241,12 +241,12 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint64_t layers_after; /* commands that must be handled before these */
     uint64_t random;
     uint64_t chunks_handled;
-    uint32_t forward_newest; /* announced; 0: none */
     struct lobby lobby;
     uint8_t key[HLG_SEALED_KEY_BYTES]; /* config.key leads here, or is NULL */
     uint64_t node;
     uint64_t incarnation;
     hlg_time accept_due; /* when the core thread looks for connections next */
+    bool accept_rests;   /* it could take none, and does not wait for them before */
     hlg_time stats_due;
     struct hlg_messenger_stats stats;
     struct metrics metrics;
@@ -351,7 +351,7 @@ void *layer_poll_main(void *messenger);
 /* A chunk is about to be pushed (any thread); or could not be, after all. */
 void layer_poll_announce(struct hlg_messenger *m);
 void layer_poll_withdraw(struct hlg_messenger *m);
-/* No announced forward is open but of chunks after the `handled` first. */
+/* No request awaits a counter but those of chunks after the `handled` first. */
 void layer_poll_rest(struct hlg_messenger *m, uint64_t handled);
 
 #endif

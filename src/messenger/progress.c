@@ -17,6 +17,8 @@
 #define ACCEPTS_PER_STEP 16u
 /* A busy core thread looks for new connections this often: a look is a call of the system. */
 #define ACCEPT_NS HLG_NS_PER_MS
+/* And so often where the system had no descriptor or memory for who waits. */
+#define ACCEPT_REST_NS (100 * HLG_NS_PER_MS)
 /* Endpoints are kept moving this long after the last request; see LINGER_NS in the pump. */
 #define LINGER_NS (20 * HLG_NS_PER_MS)
 #define FDS_OWN   2u
@@ -70,10 +72,16 @@ static int take_connections(struct hlg_messenger *m, hlg_time now)
     bool look = m->listener != NULL && m->accept_due <= now;
     if (look) {
         m->accept_due = now + ACCEPT_NS;
+        m->accept_rests = false;
     }
     for (uint32_t i = 0; look && i < ACCEPTS_PER_STEP && may_take(m); i++) {
-        if (hlg_tcp_accept(m->listener, &channel) <= 0) {
-            break; /* nobody, or no descriptor free for whoever waits */
+        const int got = hlg_tcp_accept(m->listener, &channel);
+        if (got < 0) {
+            m->accept_rests = true; /* no descriptor is free for whoever waits */
+            m->accept_due = now + ACCEPT_REST_NS;
+        }
+        if (got <= 0) {
+            break;
         }
         lobby_enter(m, channel, 0, now);
         work++;
@@ -208,6 +216,7 @@ static hlg_time sleep_limit(struct hlg_messenger *m, hlg_time now, bool active, 
 {
     hlg_time due =
         hlg_min_time(hlg_pump_deadline(m->pump), may_take(m) ? lobby_deadline(m) : HLG_TIME_NEVER);
+    due = m->accept_rests ? hlg_min_time(due, m->accept_due) : due;
     hlg_time span = due <= now ? 0 : due - now;
 
     if (!active) {
@@ -231,7 +240,8 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
         return;
     }
     m->fds[count++] = (struct pollfd){.fd = m->core_bell.fd, .events = POLLIN};
-    if (m->listener != NULL && may_take(m)) {
+    const bool listens = m->listener != NULL && may_take(m) && !m->accept_rests;
+    if (listens) {
         m->fds[count++] = (struct pollfd){.fd = hlg_tcp_listener_fd(m->listener), .events = POLLIN};
     }
     if (may_take(m)) {
@@ -249,7 +259,7 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
     m->stats.core_sleeps++;
     watchdog_sleep(&m->watch);
     (void)ppoll(m->fds, count, &limit, NULL); /* an error or a signal only makes it look again */
-    if (m->listener != NULL && may_take(m) && (m->fds[1].revents & POLLIN) != 0) {
+    if (listens && (m->fds[1].revents & POLLIN) != 0) {
         m->accept_due = 0;
     }
 }

@@ -69,6 +69,7 @@ struct peer {
     hlg_peer peer;
     uint32_t connection;
     bool up;
+    bool draining;   /* it takes no new requests */
     bool told;       /* that it cannot be reached */
     hlg_time redial; /* when to dial it again; 0: not now */
 };
@@ -135,13 +136,14 @@ static void free_job(struct engine *e, struct job *job, bool poisoned)
     job->state = JOB_FREE;
 }
 
-/* Whether all prefill nodes of a set are up, which send a request together. */
+/* Whether all prefill nodes of a set take requests, which they send together. */
 static bool set_up(const struct engine *e, uint32_t set)
 {
     const uint32_t sources = e->node.options.config.sources;
     bool all = true;
     for (uint32_t i = 0; i < sources; i++) {
-        all = all && e->peers[set * sources + i].up;
+        const struct peer *peer = &e->peers[set * sources + i];
+        all = all && peer->up && !peer->draining;
     }
     return all;
 }
@@ -260,7 +262,7 @@ static bool ask(struct engine *e, struct job *job)
         if (e->node.options.config.redial) {
             return false; /* it waits */
         }
-        send_failed(e, job->number, "the prefill node is gone");
+        send_failed(e, job->number, "the prefill node is gone, or takes no new requests");
         job->state = JOB_FREE;
         return true;
     }
@@ -603,6 +605,14 @@ static void take_peer_down(struct engine *e, const struct hlg_report *report)
     }
 }
 
+static void take_peer_draining(struct engine *e, const struct hlg_report *report)
+{
+    for (uint32_t i = 0; i < e->peer_count; i++) {
+        struct peer *peer = &e->peers[i];
+        peer->draining = peer->draining || (peer->up && peer->peer == report->peer);
+    }
+}
+
 /* A node is up when all its peers are. */
 static void take_peer_up(struct engine *e, const struct hlg_report *report)
 {
@@ -612,6 +622,7 @@ static void take_peer_up(struct engine *e, const struct hlg_report *report)
         if (peer->connection == report->connection) {
             peer->peer = report->peer;
             peer->up = true;
+            peer->draining = false;
             peer->told = false;
         }
         all = all && peer->up;
@@ -694,6 +705,9 @@ static void take_report(struct engine *e, const struct hlg_report *report)
         break;
     case HLG_NOTICE_PEER_DOWN:
         take_peer_down(e, report);
+        break;
+    case HLG_NOTICE_PEER_DRAINING:
+        take_peer_draining(e, report);
         break;
     case HLG_NOTICE_READY:
         take_ready(e, report);

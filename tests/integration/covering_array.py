@@ -29,6 +29,7 @@ FACTORS = {
     "page_tokens": ["1", "16", "64"],
     "chunk_tokens": ["1", "7", "64", "unlimited"],
     "provider": ["net", "tcp;ofi_rxm"],
+    "sources": ["1", "2"],
 }
 NAMES = list(FACTORS)
 MLA_QUERY_HEADS = 8
@@ -37,6 +38,8 @@ MLA_QUERY_HEADS = 8
 def is_plannable(row):
     """By the rules of README and docs, not by the planner: heads and ranks divide one another."""
     source, target, pools = map(int, row["sharding"].split(":"))
+    if source % int(row["sources"]) != 0:
+        return False
     if row["model"] == "mla":
         return MLA_QUERY_HEADS % source == 0 and MLA_QUERY_HEADS % target == 0
     heads = int(row["kv_heads"])

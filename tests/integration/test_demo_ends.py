@@ -65,6 +65,31 @@ class Kills(unittest.TestCase):
         self.assertGreaterEqual(result.json["verified"], 60, result)
         self.expect_clean(others)
 
+    def test_one_of_two_nodes_that_send_each_request(self):
+        run, victim, others = self.kill("--source=2/2", sources=2)
+        result = run.finish()
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertIn(f"prefill node 2 (process {victim}) was killed by signal 9", result.err)
+        self.assertRegex(result.err, r"a prefill node of each set is gone: \d+ requests are not sent")
+        self.expect_sums(result)
+        self.assertEqual(result.json["requests"], REQUESTS)
+        self.assertGreater(result.json["verified"], 0)
+        nodes = [node for node in result.json["nodes"] if "decode" in node["node"]]
+        self.assertEqual(len(nodes), 3)
+        for node in nodes:  # pages of failed requests, too: the other source said that it stopped
+            self.assertEqual(node["pages_free"], node["pages"], result)
+        self.expect_clean(others)
+
+    def test_one_of_four_and_the_other_set_goes_on(self):
+        run, victim, others = self.kill("--number=3", requests=60, sources=2, prefill_nodes=4, decode_nodes=1)
+        result = run.finish()
+        self.assertEqual(result.status, demo.FAILED, result)
+        self.assertIn(f"prefill node 3 (process {victim}) was killed by signal 9", result.err)
+        self.assertNotIn("requests are not sent", result.err)
+        self.expect_sums(result)
+        self.assertGreaterEqual(result.json["verified"], 40, result)
+        self.expect_clean(others)
+
     def test_a_decode_node_and_the_rest_goes_on(self):
         run, victim, others = self.kill("--number=2", requests=80)
         result = run.finish()
@@ -159,6 +184,10 @@ class BadInput(unittest.TestCase):
             (["--decode-nodes=0"], "--decode-nodes: '0': write a whole number, 1 to 16"),
             (["--json=/does/not/exist"], "--json: /does/not/exist: cannot be opened: No such file"),
             (["--json=/"], "--json: /: cannot be opened: Is a directory"),
+            (["--sources=0"], "--sources: '0': write a whole number, 1 to 4"),
+            (["--sources=3"], "--sources: 3 nodes cannot share 2 ranks alike: give a divisor of --source-tp"),
+            (["--sources=2", "--prefill-nodes=3"],
+             "--prefill-nodes: 3, of which 2 send each request: give a multiple of --sources"),
             (["--netns=a"], "--netns: 'a': write NAME=IP for each node"),
             (["--netns=a=::1"], "--netns: 'a=::1': write NAME=IP for each node, IPv4"),
             (["--netns=../a=10.0.0.1"], "--netns: '../a=10.0.0.1'"),
@@ -246,6 +275,35 @@ class Nodes(unittest.TestCase):
         end = prefill.finish()
         self.assertEqual(end.status, demo.DONE, end)
         self.assertRegex(end.err, r"draining: [^\n]*\n.*drained; [0-9]+ requests sent, 0 stopped")
+
+    def test_two_sources_and_a_decode_node(self):
+        (first, one), (second, two), (third, three) = (self.prefill(source=s) for s in ("1/2", "2/2", "2/2"))
+        result = self.decode(f"{one},127.0.0.1:{two}", sources=2)
+        self.assertEqual(result.status, demo.DONE, result)
+        self.assertEqual(result.json["verified"], 8)
+        result = self.decode(one, sources=2)
+        self.assertEqual(result.status, demo.BAD_INPUT, result)
+        self.assertIn("--connect: 1 prefill nodes, of which 2 send each request: give a multiple of --sources",
+                      result.err)
+        # A rank that nobody hosts would be missing from the count as well, and READY come too early.
+        for port, values, text in ((one, {}, "no prefill node named hosts rank 1; name all that share the model"),
+                                   (f"{two},127.0.0.1:{three}", {"sources": 2}, "hosts rank 0")):
+            result = self.decode(port, **values)
+            self.assertEqual(result.status, demo.FAILED, result)
+            self.assertIn(text, result.err)
+            self.assertEqual(result.json["mismatched"], 0, result)
+            self.assertEqual(result.json["pieces_counted"], 0, result)
+        for prefill in (first, second, third):
+            prefill.interrupt()
+            self.assertEqual((end := prefill.finish()).status, demo.INTERRUPTED, end)
+            self.assertRegex(end.err, r"(\d+) of \1 pages free")
+
+    def test_a_source_is_one_of_several(self):
+        for text in ("0/2", "3/2", "1", "1/", "/2", "1/5", "a/2", "000000001/2", "1/2/2"):
+            with self.subTest(text=text):
+                result = demo.Demo(source=text, command=("node", "prefill")).finish()
+                self.assertEqual(result.status, demo.BAD_INPUT, result)
+                self.assertIn(f"--source: '{text}': write I/N, as 1/2 and 2/2 for two prefill nodes", result.err)
 
     def test_prompts_of_one_token_are_not_sent(self):
         """They need no prefill node, and its last line says so: 5 verified there, 3 sent here."""

@@ -25,7 +25,7 @@ PROVIDERS = ("net", "tcp;ofi_rxm")
 TIERS = {
     "quick": [("kill-prefill", "tcp;ofi_rxm", "write,10"), ("restart-decode", "net", "writing,10"),
               ("zombie-prefill", "net", "first_posted,6"), ("broken-link", "net", "both"),
-              ("stuck-prefill", "net", "writing,5")],
+              ("stuck-prefill", "net", "writing,5"), ("kill-beside-sleeper", "tcp;ofi_rxm", "write,2")],
     "full": [("kill-prefill", "net", "first_posted,1"), ("kill-decode", "net", "imm,20"),
              ("kill-decode", "tcp;ofi_rxm", "whole,6"), ("zombie-prefill", "tcp;ofi_rxm", "writing,10"),
              ("zombie-decode", "net", "first_piece,1"), ("restart-prefill", "net", "accepted,2"),
@@ -34,7 +34,11 @@ TIERS = {
              ("zombie-decode-rank", "net", "whole,3"), ("stuck-prefill", "tcp;ofi_rxm", "close,1"),
              ("few-pages", "net", "both"), ("bad-link", "net", "rate+drop=5"),
              ("bad-link", "net", "delay=20"), ("broken-link", "tcp;ofi_rxm", "ab"),
-             ("vanished-prefill", "net", "write,12"), ("vanished-decode", "net", "write,12")],
+             ("vanished-prefill", "net", "write,12"), ("vanished-decode", "net", "write,12"),
+             ("kill-source", "net", "writing,10"), ("zombie-source", "net", "first_posted,1"),
+             ("kill-beside-zombie", "tcp;ofi_rxm", "writing,10"),
+             ("kill-beside-sleeper", "net", "first_posted,1"),
+             ("restart-decode-of-two", "net", "writing,10"), ("drain-source", "net", "150")],
 }
 SKIPPED = 77
 

@@ -38,6 +38,7 @@ static const char kinds[] =
 static const struct complaint complaints[] = {
     {"refuse nth 1\n\n  # a comment\nrefuse node x",
      "line 4: node \"x\" is no number from 0 to 4294967294"},
+    {"refuse node \x1b[2J\x7f", "line 1: node \"?[2J?\" is no number from 0 to 4294967294"},
     {"refuse node", "line 1: node needs a number"},
     {"refuse node -1", "line 1: node \"-1\" is no number from 0 to 4294967294"},
     {"refuse node 3", "line 1: refuse: node and peer must be below the number of nodes"},

@@ -13,11 +13,13 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <unistd.h>
@@ -372,6 +374,42 @@ static void a_listener_that_says_nothing_is_given_up(void **state)
     (void)close(fd);
 }
 
+static uint64_t core_loops(struct duo_side *side)
+{
+    struct hlg_messenger_stats stats = {.size = sizeof stats};
+
+    assert_int_equal(hlg_messenger_stats(side->messenger, &stats), 0);
+    return stats.core_loops;
+}
+
+/* Whoever waits for a descriptor waits in the system's queue, and costs nothing meanwhile. */
+static void without_descriptors_nobody_spins(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+    struct sockaddr_in to = {.sin_family = AF_INET, .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    struct rlimit before;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.key = key_a;
+    assert_int_equal(duo_open_side(duo, &duo->prefill, &config), 0);
+    to.sin_port = htons((uint16_t)hlg_messenger_port(duo->prefill.messenger));
+    const int fd = socket(AF_INET, SOCK_STREAM, 0);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    /* It is the lowest that was free. */
+    const struct rlimit none = {.rlim_cur = (rlim_t)fd + 1, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &none), 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof to), 0);
+    (void)poll(NULL, 0, 50);
+    const uint64_t begin = core_loops(&duo->prefill);
+    (void)poll(NULL, 0, 300);
+    const uint64_t loops = core_loops(&duo->prefill) - begin;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_true(loops < 50);
+    (void)close(fd);
+    wait_refused(duo, &duo->prefill, HLG_REFUSED_GONE, 1); /* once there are some it is heard */
+}
+
 static void the_oldest_gives_way(void **state)
 {
     struct duo *duo = *state;
@@ -530,6 +568,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_long_frame_of_a_stranger_is_not_waited_for, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_listener_that_says_nothing_is_given_up, setup, teardown),
+        cmocka_unit_test_setup_teardown(without_descriptors_nobody_spins, setup, teardown),
         cmocka_unit_test_setup_teardown(the_oldest_gives_way, setup, teardown),
         cmocka_unit_test_setup_teardown(a_flood_of_strangers_is_bounded_with_a_key, setup,
                                         teardown),

@@ -209,6 +209,58 @@ static void an_abort_leaves_older_forwards_watched(void **state)
 }
 
 /* A chunk that leaves a gap could never be sent: the request is given up, and its decoder told. */
+/* Two pools, each with forward passes and a counter of its own: the newest forward ends while the older one of
+ * the other pool runs, whose counter is still watched. */
+static void the_end_of_a_forward_leaves_other_pools_watched(void **state)
+{
+    static _Atomic uint32_t counters[2];
+    struct duo *duo = *state;
+    struct hlg_messenger *m = NULL;
+    struct hlg_messenger_config config;
+    struct hlg_admit admit = {.size = sizeof admit};
+    const uint32_t page = 0;
+    uint64_t bytes = 0;
+    uint8_t *memory[2];
+    hlg_ticket ticket = 0;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.layout.pools = 2;
+    assert_int_equal(hlg_messenger_create(&config, &m, duo->error, sizeof duo->error), 0);
+    duo->prefill.messenger = m;
+    assert_true(hlg_places_linear(&config.layout, 0, NULL, 0, &bytes) > 0);
+    for (uint32_t i = 0; i < 2; i++) {
+        memory[i] = calloc(bytes, 1);
+        assert_int_equal(hlg_messenger_region_add(m, i, memory[i], bytes), 0);
+        assert_int_equal(hlg_messenger_counter_watch(m, i, &counters[i]), 0);
+    }
+    assert_int_equal(hlg_messenger_places_linear(m), 0);
+    assert_int_equal(hlg_messenger_start(m), 0);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &config);
+    assert_int_equal(duo_open_side(duo, &duo->decode, &config), 0);
+    duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 1);
+    duo->peer = duo_last(&duo->decode, HLG_NOTICE_PEER_UP)->peer;
+    duo->passive = true;
+    admit.groups[0] = (struct hlg_page_list){.count = 1, .pages = &page};
+    admit.groups[1] = admit.groups[0];
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(duo_submit(duo, "pool", 5, i, i, &ticket), 0);
+        duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, i + 1);
+        ticket = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+        admit.pool = i;
+        assert_int_equal(hlg_messenger_admit(m, ticket, &admit), 0);
+        assert_int_equal(hlg_messenger_chunk(m, ticket, i + 1, 0, 4), 0);
+    }
+    assert_int_equal(hlg_messenger_forward_end(m, 2), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_SENT, 1);
+    assert_int_equal(duo_last(&duo->prefill, HLG_NOTICE_SENT)->ticket, ticket);
+    atomic_store_explicit(&counters[0], 1u << 8 | (DUO_LAYERS + 1), memory_order_release);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_SENT, 2);
+    duo_close_side(&duo->prefill);
+    free(memory[0]);
+    free(memory[1]);
+}
+
 static void a_refused_chunk_gives_the_request_up(void **state)
 {
     struct duo *duo = *state;
@@ -861,6 +913,7 @@ int main(void)
         DUO_TEST(a_prompt_reaches_the_engine_that_rejects_it),
         DUO_TEST(what_the_core_refuses_fails_and_returns),
         DUO_TEST(an_abort_leaves_older_forwards_watched),
+        EMPTY_TEST(the_end_of_a_forward_leaves_other_pools_watched),
         DUO_TEST(a_refused_chunk_gives_the_request_up),
         DUO_TEST(tickets_are_bounded_and_come_back),
         EMPTY_TEST(layouts_that_cannot_be_joined_refuse_each_other),

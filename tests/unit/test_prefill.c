@@ -164,6 +164,34 @@ static void ticks_of_unannounced_forwards_post_nothing(void **state)
     pair_close(p);
 }
 
+/* Who polls the counters may rest when nothing waits for them. */
+static void what_waits_for_a_counter_is_known(void **state)
+{
+    struct pair *p = open_simple();
+    const struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
+    hlg_handle requests[2];
+
+    (void)state;
+    assert_false(hlg_prefill_awaits(prefill));
+    for (uint32_t i = 0; i < 2; i++) {
+        requests[i] = admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+        assert_int_equal(hlg_prefill_awaits(prefill), i == 1);
+        assert_int_equal(pair_chunk(p, PREFILL, requests[i], i + 1, 0, TOKENS - 1), 0);
+    }
+    p->hold_writes = true;
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 1), 0);
+    assert_true(hlg_prefill_awaits(prefill)); /* the second forward */
+    assert_int_equal(pair_tick(p, PREFILL, 0, 2, 1), 0);
+    assert_true(hlg_prefill_awaits(prefill)); /* its second layer */
+    p->hold_writes = false;
+    pair_run(p);
+    assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 2), 0);
+    assert_false(hlg_prefill_awaits(prefill));
+    pair_run(p);
+    pair_expect(p, PREFILL, "requested requested sent sent");
+    pair_close(p);
+}
+
 static void two_forwards_in_flight_are_told_apart(void **state)
 {
     struct tally tally;
@@ -1837,6 +1865,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_layer_goes_after_its_tick_and_the_context_after_the_last),
         cmocka_unit_test(ticks_of_unannounced_forwards_post_nothing),
+        cmocka_unit_test(what_waits_for_a_counter_is_known),
         cmocka_unit_test(two_forwards_in_flight_are_told_apart),
         cmocka_unit_test(forwards_wrap_while_requests_go_on),
         cmocka_unit_test(without_all_reduce_each_rank_has_its_word),

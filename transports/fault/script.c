@@ -37,7 +37,8 @@ static bool is_space(char c)
     return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* The next word of this line, cut at what fits. False at the line's end. */
+/* The next word of this line, cut at what fits; a `?` stands for what cannot be printed, since a sentence may
+ * repeat it. False at the line's end. */
 static bool next_word(struct reader *r)
 {
     uint32_t length = 0;
@@ -50,7 +51,7 @@ static bool next_word(struct reader *r)
     }
     while (*r->at != 0 && *r->at != '\n' && *r->at != '#' && !is_space(*r->at)) {
         if (length + 1 < WORD_BYTES) {
-            r->word[length++] = *r->at;
+            r->word[length++] = (unsigned char)*r->at < ' ' || *r->at == 0x7f ? '?' : *r->at;
         }
         r->at++;
     }
