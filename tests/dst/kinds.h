@@ -110,6 +110,7 @@ enum storm_plant {
     PLANT_ONE_MODEL,     /* a node of another model greets as if it had the same */
     PLANT_NO_DRAIN,      /* a prefiller goes without DRAIN */
     PLANT_DONE_LOST,     /* a completion is never told */
+    PLANT_ASLEEP,        /* a node does nothing more once the storm is over */
     PLANT_DEAF,          /* prefill engine never admits in the calm */
     PLANT_RANDOM,        /* an engine does something else each time */
     PLANT_MEMORY_LEAK,   /* an engine forgets memory */

@@ -7,6 +7,9 @@ bool life_is_frozen(const struct node *n)
 {
     const struct world *w = n->world;
 
+    if (w->what.plant == PLANT_ASLEEP && w->phase == PHASE_SETTLE && n->index == 0) {
+        return true;
+    }
     return w->fault != NULL && hlg_fault_frozen(w->fault, n->index);
 }
 
