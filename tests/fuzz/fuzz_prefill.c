@@ -261,7 +261,7 @@ static void network(struct world *w, struct feed *f, uint32_t what)
     } else if (what == 3) { /* more than there is */
         op = feed_odd(f, 0, MACHINE_OPS_MAX + 1);
         uint32_t most = op < MACHINE_OPS_MAX ? m->outstanding[op] : 0;
-        HLG_ASSERT(machine_done(m, op, most, 1 + feed_odd(f, 0, 4)) == -HLG_EINVAL);
+        HLG_ASSERT(machine_done(m, op, most, hlg_max_u32(1, feed_odd(f, 0, 4))) == -HLG_EINVAL);
     } else {
         HLG_ASSERT(machine_feed(m, &(struct hlg_event){.kind = HLG_EVENT_TAKEN,
                                                        .taken = {.op = feed_odd(f, 0, 16),
