@@ -183,8 +183,9 @@ static void on_peer(struct node *n, const struct hlg_notice *notice)
         return;
     }
     w->counts.net[KIND_VERSION] += model;
-    /* dialled again and again through a partition, a node's table of peers fills */
-    bool full = notice->refusal.code == HLG_REFUSAL_FULL && !w->calm;
+    /* Dialled again and again through a partition, or by strangers, a node's table of peers fills; by the
+     * time of the probes it has emptied. */
+    bool full = notice->refusal.code == HLG_REFUSAL_FULL && w->phase != PHASE_PROBE;
     if (notice->kind == HLG_NOTICE_PEER_REFUSED && notice->refusal.code != HLG_REFUSAL_TRANSPORT &&
         !full && !(model && !same)) {
         world_break(w, CHECK_PEER, "peers that are fit for each other were refused",

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define STEPS_MAX 300000u
+#define STEPS_MAX 3000000u
 #define WAIT_NS   20000u
 #define CRAWL_NS  500u /* time goes on at least so much where somebody wants to go on at once */
 
