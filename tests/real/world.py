@@ -27,6 +27,8 @@ ENVIRONMENT = {
 LEASE = 0.6
 ASLEEP = 2.5 * LEASE  # longer than any lease
 LIMIT = 15.0          # of a whole run
+NODES_MAX = 6         # of one run
+PORTS = 20            # that a node may bind
 # Sanitizers take five to ten times as long: fewer requests then, over the same time.
 SANITIZED = BIN.parent.name in ("asan", "tsan")
 # A small model: what is tested is the messenger, and a sanitizer makes all of it slow. Few pages, so that each is
@@ -87,17 +89,22 @@ class World:
 
     def __init__(self, provider, seed):
         self.provider, self.seed = provider, seed
-        # On a machine whose cores have twice as much to do as they can a run may take twice as long.
-        busy = os.getloadavg()[0] > 2 * os.cpu_count()
-        self.due = time.monotonic() + LIMIT * (2 if busy else 1)
+        self.due = time.monotonic() + LIMIT
         self.directory = tempfile.TemporaryDirectory()
         self.key = pathlib.Path(self.directory.name) / "key"
         self.key.touch(mode=0o600)
         self.key.write_bytes(subprocess.run([HALAGE, "key"], check=True, capture_output=True).stdout)
         self.nodes = []
         self.seen = set()  # every process that was ever found
-        # Ranges of ports that no other run has: below the ephemeral ones, by the process number.
-        self.data_port = 10000 + os.getpid() % 220 * 100
+        # Ports that no other run has: below the ephemeral ones, by the process number.
+        self.first_port = 10000 + os.getpid() % 180 * NODES_MAX * PORTS
+        self.places = {}  # number of a node: which of the ranges is its
+
+    def ports(self, number):
+        """The first of the ports of a node, that no other number shares; the same again when it is restarted."""
+        place = self.places.setdefault(number, len(self.places))
+        expect(place < NODES_MAX, "more than", NODES_MAX, "nodes in a run")
+        return self.first_port + place * PORTS
 
     def left(self):
         return max(0.01, self.due - time.monotonic())
@@ -214,7 +221,7 @@ class Prefill(Node):
         words = ["prefill", f"--listen={host}:{port}", f"--provider={world.provider}",
                  f"--key-file={world.key}",
                  f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}", f"--seed={world.seed}",
-                 f"--data-port={world.data_port + 20 * number}", *MODEL]
+                 f"--data-port={world.ports(number)}", *MODEL]
         words += [f"--plant=stop:{stop}"] if stop else []
         words += [f"--{name.replace('_', '-')}={value}" for name, value in options.items()]
         super().__init__(world, title, words, netns)
@@ -252,7 +259,7 @@ class Decode(Node):
         words = ["decode", f"--connect={connect}", f"--provider={world.provider}", "--redial",
                  f"--key-file={world.key}",
                  "--guard", f"--lease-ms={int(LEASE * 1000)}", f"--node-id={number}",
-                 f"--data-port={world.data_port + 20 * (number - 8)}", f"--requests={requests}",
+                 f"--data-port={world.ports(number)}", f"--requests={requests}",
                  f"--json={self.json}", f"--seed={world.seed}", "--arrivals=trace",
                  f"--trace={self._trace(world, title, requests, span)}", *MODEL]
         words += [f"--plant=stop:{stop}"] if stop else []
