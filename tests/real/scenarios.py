@@ -77,6 +77,7 @@ def zombie_prefill(world, step):
     world.sleep(ASLEEP)
     prefill.resume()
     decode.expect_verified()
+    decode.expect_dialled_again()
     serve_on(world, prefill)
     prefill.finish()
     other.finish()
@@ -92,6 +93,7 @@ def zombie_decode(world, step):
     world.sleep(ASLEEP)
     first.resume()
     first.expect_verified()
+    first.expect_dialled_again()
     second.expect_verified()
     expect_descriptors(world, prefill, before)
     prefill.finish()
@@ -179,6 +181,7 @@ def zombie_rank(world, step, side):
     world.sleep(ASLEEP)
     os.kill(rank, signal.SIGCONT)
     decode.expect_verified()
+    decode.expect_one_session()
     prefill.finish()
 
 
