@@ -29,6 +29,22 @@ if(HALAGE_METRICS_HTTP)
     endif()
 endif()
 
+# hwloc is optional: only src/topology needs it.
+set(HALAGE_HWLOC AUTO CACHE STRING "Find out which NIC is near which GPU, with hwloc: AUTO, ON or OFF")
+set_property(CACHE HALAGE_HWLOC PROPERTY STRINGS AUTO ON OFF)
+set(HALAGE_HWLOC_FOUND OFF)
+if(NOT HALAGE_HWLOC STREQUAL "OFF")
+    pkg_check_modules(HALAGE_hwloc QUIET IMPORTED_TARGET GLOBAL hwloc>=2.4 hwloc<3)
+    if(HALAGE_hwloc_FOUND)
+        add_library(halage::hwloc ALIAS PkgConfig::HALAGE_hwloc)
+        set(HALAGE_HWLOC_FOUND ON)
+    elseif(HALAGE_HWLOC STREQUAL "ON")
+        message(FATAL_ERROR "hwloc (2.4 or a later 2.x) is missing: run tools/setup, or set HALAGE_HWLOC to OFF")
+    else()
+        message(STATUS "no halage topo: hwloc is missing: run tools/setup")
+    endif()
+endif()
+
 # SimGrid is optional: only transports/simgrid needs it, and C++ for its one file.
 include(CheckLanguage)
 pkg_check_modules(HALAGE_simgrid QUIET IMPORTED_TARGET GLOBAL simgrid>=3.32)
