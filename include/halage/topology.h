@@ -58,6 +58,7 @@ struct hlg_topology_nic {
     bool driver;                          /* the system has an RDMA device for it */
     bool down;                            /* all of its ports are known to be down */
     bool virtual_function;
+    bool usable; /* else left out: config.nics names others, or libfabric does not open it */
     struct hlg_bus_id bus;
     int32_t numa;    /* as the kernel numbers it; -1: none, or several */
     uint16_t vendor; /* PCI; 0 without a bus */

@@ -131,20 +131,34 @@ static void print_gpu(FILE *out, const struct hlg_topology *t, const struct hlg_
     (void)fprintf(out, "     %s; own cores: %s\n", why, gpu->slice);
 }
 
-/* NICs that are in nobody's share, and why. */
+/* Why a NIC is in nobody's share. */
+static const char *tell_spare(const struct hlg_topology *t, const struct hlg_topology_nic *nic)
+{
+    if (!nic->usable) {
+        return ": left out";
+    }
+    if (nic->down) {
+        return ": its ports are down";
+    }
+    if (t->machine_gpu_count == 0) {
+        return "";
+    }
+    return nic->virtual_function ? ": no GPU's, its physical function is, or others are nearer"
+                                 : ": no GPU's, others are nearer";
+}
+
 static void print_spare(FILE *out, const struct hlg_topology *t)
 {
     for (uint32_t i = 0; i < t->nic_count; i++) {
         const struct hlg_topology_nic *nic = &t->nics[i];
+        char numa[24] = "";
         if (nic->gpu_count > 0) {
             continue;
         }
-        (void)fprintf(out, "NIC %s%s%s", nic->name, nic->down ? ", its ports down" : "",
-                      nic->driver ? "" : ", without a driver");
         if (nic->numa >= 0) {
-            (void)fprintf(out, ", NUMA node %" PRId32, nic->numa);
+            (void)snprintf(numa, sizeof numa, ", NUMA node %" PRId32, nic->numa);
         }
-        (void)fputs(t->machine_gpu_count == 0 ? "\n" : ": for no GPU (others are nearer)\n", out);
+        (void)fprintf(out, "NIC %s%s%s\n", nic->name, numa, tell_spare(t, nic));
     }
 }
 
@@ -221,12 +235,12 @@ static json_t *json_nic(const struct hlg_topology_nic *nic)
     char id[16];
     hlg_bus_id_write(&nic->bus, bus);
     (void)snprintf(id, sizeof id, "%04x:%04x", nic->vendor, nic->device);
-    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:i}", "name", nic->name, "busid",
-                     nic->on_bus ? json_string(bus) : json_null(), "pci_id",
+    return json_pack("{s:s, s:o, s:o, s:o, s:o, s:b, s:b, s:b, s:b, s:i}", "name", nic->name,
+                     "busid", nic->on_bus ? json_string(bus) : json_null(), "pci_id",
                      nic->on_bus ? json_string(id) : json_null(), "numa", json_numa(nic->numa),
                      "domain", nic->domain[0] != '\0' ? json_string(nic->domain) : json_null(),
                      "driver", nic->driver, "down", nic->down, "virtual", nic->virtual_function,
-                     "gpus", (int)nic->gpu_count);
+                     "usable", nic->usable, "gpus", (int)nic->gpu_count);
 }
 
 /* A failed allocation within makes json_pack() fail in turn, by the NULL that it is handed. */

@@ -398,7 +398,8 @@ static int load(hwloc_topology_t hwloc, const char *xml, char *error, size_t err
         if (status != 0) {
             return status;
         }
-        if (hwloc_topology_set_xml(hwloc, xml) != 0 || hwloc_topology_load(hwloc) != 0) {
+        if (!topology_xml_loads(xml) || hwloc_topology_set_xml(hwloc, xml) != 0 ||
+            hwloc_topology_load(hwloc) != 0) {
             (void)snprintf(error, error_bytes,
                            "%s: hwloc cannot make sense of it: it is broken or cut short; write it "
                            "again with lstopo",

@@ -15,6 +15,9 @@ int topology_discover(const struct hlg_topology_config *config, struct hlg_topol
 /* Whether the file is XML that this hwloc can read, looking at its beginning. */
 int topology_xml_check(const char *file, char *error, size_t error_bytes);
 
+/* Whether hwloc loads the file, tried in a process of its own: hwloc 2.9 dies of some files that are broken. */
+bool topology_xml_loads(const char *file);
+
 /* Names NICs as libfabric does. A NIC that libfabric does not know is marked in `unusable`. */
 void topology_join(const struct hlg_topology_config *config, struct hlg_topology *t,
                    bool unusable[HLG_TOPOLOGY_NICS_MAX]);

@@ -73,6 +73,9 @@ int hlg_topology_load(const struct hlg_topology_config *config, struct hlg_topol
         status = topology_restrict(config, t, unusable, error, error_bytes);
     }
     if (status == 0) {
+        for (uint32_t nic = 0; nic < t->nic_count; nic++) {
+            t->nics[nic].usable = !unusable[nic];
+        }
         topology_rank(t, unusable);
         note_absences(t, unusable);
         status = topology_show(config, t, error, error_bytes);
