@@ -123,6 +123,24 @@ foreach(program halage halage-prefill halage-decode halage-sim)
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
     FILES_MATCHING PATTERN "*.1")
+# Section 3 is made from the comments of the headers.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(Python3_Interpreter_FOUND)
+    set(manuals "${PROJECT_BINARY_DIR}/man/man3")
+    file(GLOB_RECURSE public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.h")
+    get_property(left GLOBAL PROPERTY halage_headers_left)
+    list(TRANSFORM left PREPEND "--without=")
+    add_custom_command(
+        OUTPUT "${manuals}/halage_base.3"
+        COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/manuals.py" --version ${PROJECT_VERSION}
+            --date ${HALAGE_DATE} --out "${manuals}" ${left} "${PROJECT_SOURCE_DIR}/include"
+        DEPENDS ${public_headers} "${PROJECT_SOURCE_DIR}/tools/manuals.py"
+        VERBATIM)
+    add_custom_target(manuals ALL DEPENDS "${manuals}/halage_base.3")
+    install(DIRECTORY "${manuals}" DESTINATION "${CMAKE_INSTALL_MANDIR}" FILES_MATCHING PATTERN "*.3")
+else()
+    message(STATUS "no manuals of section 3: Python 3 is not found; to have them, install python3")
+endif()
 # What users read, and what they begin with; not what only those who change the project need.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
     FILES_MATCHING PATTERN "*.md"

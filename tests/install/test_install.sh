@@ -89,9 +89,13 @@ while read -r line; do
 done <"$work/headers"
 
 # programs and their manuals
-for program in halage halage-sim; do
+for program in halage halage-prefill halage-decode halage-sim; do
     [ -x "$prefix/bin/$program" ] || fail "$program is missing"
     [ -f "$prefix/share/man/man1/$program.1" ] || fail "$program.1 is missing"
+done
+for page in hlg_messenger_create hlg_ofi_open hlg_fault_script; do
+    link=$(cat "$prefix/share/man/man3/$page.3") || fail "$page.3 is missing"
+    [ -f "$prefix/share/man/${link#.so }" ] || fail "$page.3 leads to nothing: $link"
 done
 "$prefix/bin/halage" --version || fail "halage does not run"
 
