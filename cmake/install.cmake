@@ -105,6 +105,7 @@ endif()
 halage_package(NAME halage DOC "Tows KV caches from prefill to decode nodes" TARGETS ${halage_parts})
 halage_package(NAME ofi DOC "halage over libfabric" TARGETS halage_ofi HEADERS transport/ofi.h)
 halage_package(NAME exporter DOC "Metrics of halage over HTTP" TARGETS halage_exporter HEADERS exporter.h)
+halage_package(NAME topology DOC "Which NICs and cores are near which GPU" TARGETS halage_topology HEADERS topology.h)
 halage_package(NAME loop DOC "A network for halage within one process, for tests" TARGETS halage_loop
     HEADERS transport/loop.h)
 halage_package(NAME fault DOC "Faults over any network of halage, for tests" TARGETS halage_fault
