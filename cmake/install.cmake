@@ -70,6 +70,10 @@ function(halage_package)
     set_target_properties(halage_package_${arg_NAME} PROPERTIES
         INTERFACE_LINK_LIBRARIES "${base};${modules};${arg_LIBS}"
         INTERFACE_INCLUDE_DIRECTORIES "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+    add_custom_command(TARGET halage_package_${arg_NAME} POST_BUILD
+        COMMAND "${CMAKE_COMMAND}" "-DARCHIVE=$<TARGET_FILE:halage_package_${arg_NAME}>" "-DPREFIX=hlg_${arg_NAME}__"
+            "-DNM=${CMAKE_NM}" "-DOBJCOPY=${CMAKE_OBJCOPY}" -P "${PROJECT_SOURCE_DIR}/cmake/prefix.cmake"
+        VERBATIM)
     install(TARGETS halage_package_${arg_NAME} EXPORT halageTargets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 

@@ -118,7 +118,9 @@ def end_of(text, at, path):
 
 
 def without_cplusplus(text):
-    return re.sub(r"#ifdef __cplusplus\n.*?#endif\n", "", text, flags=re.DOTALL)
+    """As C sees it."""
+    return re.sub(r"#ifdef __cplusplus\n(?:(?!#else|#endif).*\n)*(?:#else\n((?:(?!#endif).*\n)*))?#endif\n",
+                  lambda match: match.group(1) or "", text)
 
 
 def items(text, path):

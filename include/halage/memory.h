@@ -9,6 +9,10 @@
 
 #include "base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum hlg_memory_kind {
     HLG_MEMORY_HOST = 1, /* memfd, mapped shared, zeroed */
 };
@@ -73,5 +77,9 @@ int hlg_fd_send(int socket, const struct hlg_fd_header *header, int fd);
  * malformed (any descriptor that came is closed); -HLG_EIO.
  */
 int hlg_fd_receive(int socket, struct hlg_fd_header *header, int *fd);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
