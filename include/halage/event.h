@@ -7,6 +7,10 @@
 
 #include "message.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum hlg_event_kind {
     /* from the driver, both machines */
     HLG_EVENT_TIME = 1,     /* nothing but the time: deadlines are looked at */
@@ -118,6 +122,11 @@ struct hlg_event_submit {
     struct hlg_page_list groups[HLG_GROUPS_MAX];
 };
 
+struct hlg_event_room {
+    uint32_t lane;
+    uint32_t rail;
+};
+
 struct hlg_event {
     uint32_t kind; /* enum hlg_event_kind */
     hlg_time now;
@@ -131,13 +140,14 @@ struct hlg_event {
         struct hlg_event_reject reject;
         struct hlg_event_chunk chunk;
         struct hlg_event_submit submit;
-        struct {
-            uint32_t lane;
-            uint32_t rail;
-        } room;             /* ROOM */
-        uint32_t forward;   /* FORWARD_END, FORWARD_ABORT */
-        hlg_handle request; /* CANCEL, RELEASE, FLUSHED */
+        struct hlg_event_room room; /* ROOM */
+        uint32_t forward;           /* FORWARD_END, FORWARD_ABORT */
+        hlg_handle request;         /* CANCEL, RELEASE, FLUSHED */
     };
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

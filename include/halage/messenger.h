@@ -29,6 +29,10 @@
 #include "transport.h"
 #include "transport/sealed.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_messenger;
 
 /* A request as its engine names it. 0 is none. */
@@ -127,7 +131,7 @@ int hlg_messenger_places_linear(struct hlg_messenger *m);
 /* Prefill: the counter word that the engine stamps (hlg_prefill_words() says which there are). Read
  * with acquire order by the layer poller; it must stay mapped until destroy returned. */
 int hlg_messenger_counter_watch(struct hlg_messenger *m, uint32_t word,
-                                const _Atomic uint32_t *counter);
+                                const HLG_ATOMIC_U32 *counter);
 
 /* ---- Life ---- */
 
@@ -185,7 +189,7 @@ struct hlg_submit {
     /* Not before: the REQUEST goes when *not_before >= not_before_value, say a counter that the device
        stamps when it has read the pages for the last time; NULL: at once. Read with acquire order; must
        stay mapped until the last report. Peers, pages and grant are looked at only then. */
-    const _Atomic uint64_t *not_before;
+    const HLG_ATOMIC_U64 *not_before;
     uint64_t not_before_value;
 };
 
@@ -411,5 +415,9 @@ enum hlg_messenger_health {
 
 /* The worst that is the case, an enum hlg_messenger_health; -HLG_EFORK, -HLG_ESTATE. */
 int hlg_messenger_health(struct hlg_messenger *m);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -10,6 +10,10 @@
 
 #include "halage/transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_OFI_PROVIDERS_MAX 8u
 
 /* Numbers that are 0 take their defaults. Read during hlg_ofi_open, not kept. */
@@ -74,5 +78,9 @@ void hlg_ofi_close(struct hlg_fabric *fabric);
  * Returns how many were filled in. Cost: the first call some 0.1 s, which libfabric takes to start.
  */
 uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint32_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
