@@ -239,6 +239,50 @@ class Choice(Topo):
         self.assertIn("NIC mlx5_0, NUMA node 0: left out\n", self.topo("--xml", name, "--nics", "mlx5_1").stdout)
 
 
+class Placement(Topo):
+    """A demo whose nodes are placed: hwloc is told of a machine with a NIC that has a core which this process has, too
+    (HWLOC_XMLFILE and HWLOC_THISSYSTEM are hwloc's own)."""
+
+    def demo(self, *words, **environment):
+        return subprocess.run([HALAGE, "demo", "--requests", "1", "--decode-nodes", "1", "--verbose", *words],
+                              capture_output=True, text=True, timeout=60, check=False, env=os.environ | environment)
+
+    def test_auto_is_near_the_nic_and_read_back(self):
+        core = min(os.sched_getaffinity(0))
+        near = machines.host("10-12", machines.bridge("0000:10:01.0", "11-11", machines.nic("0000:11:00.0", "mlx5_0")),
+                             machines.bridge("0000:10:02.0", "12-12", machines.nic("0000:12:00.0", "mlx5_1")))
+        xml = pathlib.Path(self.directory.name) / "this.xml"
+        xml.write_text(machines.machine("This", machines.Package([core], None, near)), encoding="utf-8")
+        environment = {"HWLOC_XMLFILE": str(xml), "HWLOC_THISSYSTEM": "1", "LSAN_OPTIONS": "detect_leaks=0"}
+        result = self.demo("--cores", "auto", **environment)
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        said = result.stdout + result.stderr
+        for node in ("prefill node", "decode node 1"):
+            self.assertRegex(said, rf"{node}: cores: {core}(, memory of .*)?: near mlx5_0, NUMA node 0\n")
+            self.assertRegex(said, rf"{node}: info: placement cores {core} memory_node (0|-1)\n")
+
+    def test_auto_without_anything_to_be_near_to_says_so(self):
+        """And a NIC that is chosen by name is used: TCP's is an interface."""
+        xml = pathlib.Path(self.directory.name) / "bare.xml"
+        xml.write_text(machines.machine("Bare", machines.Package([0], None)), encoding="utf-8")
+        result = self.demo("--cores", "auto", "--provider", "tcp", "--nics", "lo", HWLOC_XMLFILE=str(xml),
+                           HWLOC_THISSYSTEM="1")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        self.assertIn("cores: any: there is no RDMA NIC and no GPU to be near to\n", result.stdout + result.stderr)
+
+    def test_cores_and_nics_that_there_are_not(self):
+        for words, sentence in (
+            (["--cores", "0-"], "--cores: '0-': write auto, or a list as 0-3,8"),
+            (["--cores", "1023"], "--cores: cores '1023': this process may use only "),
+            (["--provider", "tcp", "--nics", "lo,mlx5_9"], "there is no NIC 'mlx5_9' of provider "),
+            (["--provider", "tcp", "--nics", "lo,"], "there is no NIC '' of provider "),
+        ):
+            result = subprocess.run([HALAGE, "node", "prefill", "--listen", "127.0.0.1:0", *words],
+                                    capture_output=True, text=True, timeout=60, check=False)
+            self.assertEqual(result.returncode, 2, (words, result.stderr))
+            self.assertIn(sentence, result.stderr)
+
+
 class BadInput(Topo):
     def write(self, name, text):
         path = pathlib.Path(self.directory.name) / name
