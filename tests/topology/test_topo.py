@@ -142,8 +142,9 @@ class Output(Topo):
     def test_the_table_says_what_and_why(self):
         result = self.topo("--xml", self.file("p5en"))
         self.assertIn("GPU  bus id        NUMA  NICs                   cores\n", result.stdout)
-        self.assertIn("  1  0000:5a:00.0     0  rdmap87s0 rdmap88s0    0-47,96-143\n     same PCIe switch; as near, but "
-                      "for other GPUs: rdmap85s0 rdmap86s0; own cores: 12-23\n", result.stdout)
+        self.assertIn("  1  0000:5a:00.0     0  rdmap87s0 rdmap88s0    0-47,96-143\n"
+                      "     same PCIe switch; as near, but for other GPUs: rdmap85s0 rdmap86s0; own cores: 12-23\n",
+                      result.stdout)
         self.assertEqual(result.stderr, "")
 
     def test_absences_are_said(self):
@@ -314,7 +315,7 @@ class BadInput(Topo):
         """hwloc 2.9 dies of some files; a file that is changed at random never ends this program by a signal."""
         good = pathlib.Path(self.file("nested")).read_bytes()
         ended = set()
-        for seed in range(25):
+        for seed in range(12):
             place = seed * 2654435761 % (len(good) - 8)
             bad = good[:place] + bytes([seed * 37 % 256]) * 3 + good[place + 3:]
             result = self.topo("--xml", self.write("bad.xml", bad))

@@ -89,6 +89,9 @@ struct hlg_ofi_device {
     uint8_t function;
 };
 
+/* libfabric's version at run time: major << 16 | minor. */
+uint32_t hlg_ofi_version(void);
+
 /* List the devices of all providers that can be used here, the preferred provider's first. Returns how many were filled
  * in. Cost: as hlg_ofi_list(). */
 uint32_t hlg_ofi_devices(const char *node, struct hlg_ofi_device *devices, uint32_t capacity);
