@@ -251,7 +251,8 @@ class Doctor(unittest.TestCase):
         self.plant(garbage, {})
         self.assertEqual(self.examine()["nics"]["state"], "ok")
         self.plant(EFA, {"proc/self/status": "CapEff:", "proc/self/limits": "Max locked memory",
-                         "libfabric.txt": "version", "sys/devices/system/node/node1/cpulist": "8-", "proc/sys/kernel/osrelease": "Linux"})
+                         "libfabric.txt": "version", "sys/devices/system/node/node1/cpulist": "8-",
+                         "proc/sys/kernel/osrelease": "Linux"})
         self.assertEqual(self.examine()["memlock"]["state"], "fail")
 
     def test_this_machine_is_judged(self):
