@@ -4,6 +4,7 @@
 #include "../cli/cli.h"
 #include "../cli/options.h"
 #include "crash.h"
+#include "place.h"
 #include "plant_fabric.h"
 #include "plant_stop.h"
 
@@ -222,6 +223,7 @@ static int open_fabric(struct node *node)
         .provider = node->options.config.provider,
         .node = ip,
         .port = node->options.config.data_port,
+        .devices = node->options.config.nics,
         .log = take_fabric_log,
         .log_context = node,
     };
@@ -329,6 +331,8 @@ static int open_messenger(struct node *node)
     config.listen = node->role == HLG_ROLE_PREFILL ? node->options.address : NULL;
     config.key = node->options.config.key_file != NULL ? node->options.config.key : NULL;
     config.allow_unauthenticated = node->options.config.insecure;
+    config.cores = node->placement.cores[0] != '\0' ? node->placement.cores : NULL;
+    config.numa = node->placement.numa;
     config.log = take_log;
     config.log_context = node;
     /* A planted stop goes by lines that nobody sees. */
@@ -423,10 +427,14 @@ int node_start(struct node *node, enum hlg_role role)
         return CLI_FAILED;
     }
     crash_report(node->title, config->watchdog_ms != 0);
-    status = open_fabric(node);
+    status = node_place(node);
+    if (status == CLI_DONE) {
+        status = open_fabric(node);
+    }
     if (status == CLI_DONE) {
         status = open_messenger(node);
     }
+    node_unplace(node);
     if (status == CLI_DONE) {
         serve_metrics(node);
         set_fds(node);

@@ -27,3 +27,16 @@ uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint
     (void)capacity;
     return 0;
 }
+
+uint32_t hlg_ofi_version(void)
+{
+    return 0;
+}
+
+uint32_t hlg_ofi_devices(const char *node, struct hlg_ofi_device *devices, uint32_t capacity)
+{
+    (void)node;
+    (void)devices;
+    (void)capacity;
+    return 0;
+}
