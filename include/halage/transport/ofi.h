@@ -75,4 +75,16 @@ void hlg_ofi_close(struct hlg_fabric *fabric);
  */
 uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint32_t capacity);
 
+struct hlg_ofi_version {
+    uint32_t major;
+    uint32_t minor;
+};
+
+/* Version of the libfabric that runs, whatever halage was built with. */
+struct hlg_ofi_version hlg_ofi_version(void);
+
+/* The first libfabric that a provider works with: 0.0 for any, also of a name that is none. hlg_ofi_open() refuses
+ * an older one, auto passes it over and says so, and hlg_ofi_list() leaves it out. */
+struct hlg_ofi_version hlg_ofi_version_min(const char *provider);
+
 #endif
