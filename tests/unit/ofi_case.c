@@ -60,7 +60,8 @@ void case_open(struct ofi_case *c, const struct fake_device *device,
     fake.call_count = 0;
     assert_int_equal(c->fabric->open(c->fabric, 0, 0, &c->t), 0);
     c->t->ops->query(c->t, &c->caps);
-    assert_int_equal(c->t->ops->mem_register(c->t, c->memory, sizeof c->memory, &c->mem), 0);
+    assert_int_equal(
+        c->t->ops->mem_register(c->t, &HLG_MEM_HOST(c->memory, sizeof c->memory), &c->mem), 0);
     assert_int_equal(c->t->ops->mem_export(c->t, c->mem, &c->exported), 0);
     for (uint32_t i = 0; i < 2; i++) {
         uint8_t address[HLG_ADDRESS_BYTES_MAX];

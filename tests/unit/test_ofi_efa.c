@@ -494,9 +494,9 @@ static void memory_that_cannot_be_registered_is_an_error(void **state)
     case_open(&c, &p5, NULL);
     fake.fail = "fi_mr_reg";
     fake.fail_rc = -FI_ENOMEM;
-    assert_int_equal(c.t->ops->mem_register(c.t, c.memory, 64, &mem), -HLG_ENOMEM);
+    assert_int_equal(c.t->ops->mem_register(c.t, &HLG_MEM_HOST(c.memory, 64), &mem), -HLG_ENOMEM);
     fake.fail_rc = -FI_EINVAL;
-    assert_int_equal(c.t->ops->mem_register(c.t, c.memory, 64, &mem), -HLG_EIO);
+    assert_int_equal(c.t->ops->mem_register(c.t, &HLG_MEM_HOST(c.memory, 64), &mem), -HLG_EIO);
     fake.fail = NULL;
     case_close(&c);
 }

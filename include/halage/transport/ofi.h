@@ -80,7 +80,7 @@ struct hlg_ofi_version {
     uint32_t minor;
 };
 
-/* Version of the libfabric that runs, whatever halage was built with. */
+/* Version of the libfabric that runs, whatever halage was built with; 0.0 if it was built without any. */
 struct hlg_ofi_version hlg_ofi_version(void);
 
 /* The first libfabric that a provider works with: 0.0 for any, also of a name that is none. hlg_ofi_open() refuses
