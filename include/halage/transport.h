@@ -16,8 +16,8 @@
  *    allocated after the last registration and peer_open.
  * 5. After `close` nothing lands in memory that this endpoint exposed, and it reads no more of ours;
  *    close is bounded in time. What it wrote may still land at a target whose endpoint is open, also
- *    when DONE_WRITE reported it failed: only the target's own close, or a DONE_WRITE without error
- *    on a placed transport, says that it will not. After peer_close no new write goes to that peer;
+ *    when DONE_WRITE reported it failed: only the target's own close, its IMM, or a DONE_WRITE without
+ *    error on a placed transport, says that it will not. After peer_close no new write goes to that peer;
  *    those under way complete.
  * 6. What differs between backends is data in struct hlg_transport_caps.
  */

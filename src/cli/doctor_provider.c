@@ -35,7 +35,9 @@ void doctor_ask_libfabric(struct doctor *d)
         read_answers(d);
         return;
     }
-    d->libfabric = hlg_ofi_version();
+    const struct hlg_ofi_version version = hlg_ofi_version();
+
+    d->libfabric = VERSION(version.major, version.minor);
     d->libfabric_known = true;
     d->ofi_count = hlg_ofi_devices(NULL, d->ofi, DOCTOR_NAMES_MAX);
 }

@@ -50,6 +50,7 @@ static void tell_caps(const struct tap *tap, struct hlg_transport_caps *caps)
     if (is_planted(tap, PLANT_WIDE_WINDOW)) {
         caps->cq_depth *= 16;
     }
+    caps->placed = caps->placed || is_planted(tap, PLANT_SAID_PLACED);
 }
 
 static void query(const struct hlg_transport *t, struct hlg_transport_caps *caps)

@@ -122,6 +122,7 @@ static void make_loop(struct scene *s)
     config.room_bytes = 1u << 16;
     config.message_bytes_max = MESSAGE_MAX;
     config.stall_ns = STALL_NS;
+    config.acknowledged = s->config.acknowledged;
     config.land_ns = (struct hlg_loop_span){LAND_NS, LAND_NS};
     config.imm_ns = (struct hlg_loop_span){US(20), US(20)};
     config.done_ns = (struct hlg_loop_span){DONE_NS, DONE_NS};

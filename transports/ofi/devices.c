@@ -28,11 +28,6 @@ void ofi_device_tell(const struct fi_info *info, struct hlg_ofi_device *device)
     (void)snprintf(device->provider, sizeof device->provider, "%s", info->fabric_attr->prov_name);
 }
 
-uint32_t hlg_ofi_version(void)
-{
-    return fi_version();
-}
-
 uint32_t hlg_ofi_devices(const char *node, struct hlg_ofi_device *devices, uint32_t capacity)
 {
     const struct ofi_provider *provider = NULL;

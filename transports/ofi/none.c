@@ -28,9 +28,15 @@ uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint
     return 0;
 }
 
-uint32_t hlg_ofi_version(void)
+struct hlg_ofi_version hlg_ofi_version(void)
 {
-    return 0;
+    return (struct hlg_ofi_version){.major = 0};
+}
+
+struct hlg_ofi_version hlg_ofi_version_min(const char *provider)
+{
+    (void)provider;
+    return (struct hlg_ofi_version){.major = 0};
 }
 
 uint32_t hlg_ofi_devices(const char *node, struct hlg_ofi_device *devices, uint32_t capacity)

@@ -82,6 +82,18 @@ void hlg_ofi_close(struct hlg_fabric *fabric);
  */
 uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint32_t capacity);
 
+struct hlg_ofi_version {
+    uint32_t major;
+    uint32_t minor;
+};
+
+/* Version of the libfabric that runs, whatever halage was built with; 0.0 if it was built without any. */
+struct hlg_ofi_version hlg_ofi_version(void);
+
+/* The first libfabric that a provider works with: 0.0 for any, also of a name that is none. hlg_ofi_open() refuses
+ * an older one, auto passes it over and says so, and hlg_ofi_list() leaves it out. */
+struct hlg_ofi_version hlg_ofi_version_min(const char *provider);
+
 /* A device that a provider can use. */
 struct hlg_ofi_device {
     char name[64]; /* libfabric's: "rdmap79s0-rdm", "mlx5_0", "eth0" */
@@ -92,9 +104,6 @@ struct hlg_ofi_device {
     uint8_t slot;
     uint8_t function;
 };
-
-/* libfabric's version at run time: major << 16 | minor; 0 where halage was built without it. */
-uint32_t hlg_ofi_version(void);
 
 /* List the devices of all providers that can be used here, the preferred provider's first. Returns how many were filled
  * in. Cost: as hlg_ofi_list(). */
