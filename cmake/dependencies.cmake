@@ -43,3 +43,10 @@ if(HALAGE_simgrid_FOUND AND CMAKE_CXX_COMPILER)
     endforeach()
     set(HALAGE_SIMGRID ON)
 endif()
+
+# CUDA memory needs nothing at build: the driver's interface is src/memory/cuda_abi.h, and the driver is
+# found at run time. AUTO is ON.
+set(HALAGE_CUDA AUTO CACHE STRING "Memory of kind cuda: AUTO, ON or OFF")
+if(HALAGE_CUDA STREQUAL "AUTO")
+    set(HALAGE_CUDA ON)
+endif()
