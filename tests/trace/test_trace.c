@@ -483,7 +483,7 @@ static void absurd_limits_are_refused_in_words(void **state)
     }
     memcpy(log, logs[0], sizes[0]);
     put(log + 8, HLG_TRACE_VERSION + 1, 4);
-    refuse(log, sizes[0], "version 3");
+    refuse(log, sizes[0], "version 4");
     free(log);
 }
 
