@@ -52,3 +52,10 @@ if(HALAGE_WITH_SIMGRID)
             "-DHALAGE_SIMGRID=OFF")
     endif()
 endif()
+
+# CUDA memory needs nothing at build: the driver's interface is src/memory/cuda_abi.h, and the driver is
+# found at run time. AUTO is ON.
+set(HALAGE_CUDA AUTO CACHE STRING "Memory of kind cuda: AUTO, ON or OFF")
+if(HALAGE_CUDA STREQUAL "AUTO")
+    set(HALAGE_CUDA ON)
+endif()
