@@ -8,6 +8,7 @@ static const struct dispatch_command commands[] = {
     {"demo", cli_demo, "run a prefill node and decode nodes here, and verify every byte"},
     {"key", cli_key, "make a key, with which nodes know each other"},
     {"node", cli_node, "run one node: 'halage node prefill' or 'halage node decode'"},
+    {"perf", cli_perf, "measure what writes between two processes or machines cost"},
     {"plan", cli_plan, "print what goes where between two layouts"},
     {"trace", cli_trace, "print what a node recorded, and replay it"},
 };
