@@ -18,6 +18,7 @@ int cli_demo(int argc, char **argv);
 int cli_doctor(int argc, char **argv);
 int cli_key(int argc, char **argv);
 int cli_node(int argc, char **argv);
+int cli_perf(int argc, char **argv);
 int cli_topo(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 
