@@ -294,8 +294,7 @@ static int open_node(struct core *c, uint32_t index, char *error)
     struct perf_arena *arena = c->end.arena;
     const struct perf_case *shape = &arena->shape;
     const struct hlg_pump_region region = {
-        .base = arena->memory + index * arena->peer_bytes,
-        .bytes = arena->peer_bytes,
+        .memory = HLG_MEM_HOST(arena->memory + index * arena->peer_bytes, arena->peer_bytes),
     };
     struct node *n = &c->nodes[index];
     struct hlg_limits limits;

@@ -164,7 +164,8 @@ static int open_endpoint(struct ping *p)
         return rc;
     }
     const struct hlg_transport_ops *ops = p->transport->ops;
-    rc = ops->mem_register(p->transport, p->end.arena->memory, p->end.arena->bytes, &p->mem);
+    const struct hlg_mem_region region = HLG_MEM_HOST(p->end.arena->memory, p->end.arena->bytes);
+    rc = ops->mem_register(p->transport, &region, &p->mem);
     if (rc == 0) {
         rc = ops->mem_export(p->transport, p->mem, &export);
     }
