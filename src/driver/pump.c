@@ -210,7 +210,7 @@ static uint32_t carry_write(struct hlg_pump *p, const struct hlg_action_write *a
     struct pump_endpoint *endpoint = pump_endpoint(p, peer->domain, action->lane, action->rail);
     int64_t taken = resolve(p, endpoint, action);
     if (taken == 0) {
-        taken = endpoint->transport->ops->write(endpoint->transport, &endpoint->write);
+        taken = pump_merge_write(endpoint->transport, &endpoint->write, p->caps.merge_bytes_max);
     }
     uint32_t offered = action->piece_limit - action->piece_begin;
     uint32_t pieces = taken > 0 ? hlg_u32((uint64_t)taken) : 0;

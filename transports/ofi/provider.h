@@ -16,6 +16,7 @@ struct ofi_provider {
     uint32_t api;         /* FI_VERSION() whose behaviour is asked for; 0: that of the headers */
     uint32_t domains_max; /* endpoints that are affordable: memory, set-up time, device limits */
     uint64_t piece_bytes_max; /* longest write; the device may take less */
+    uint64_t merge_bytes_max; /* as in struct hlg_transport_caps */
     bool measured;            /* false: domains_max is a guess from documents */
     bool placed;              /* FI_DELIVERY_COMPLETE is asked for and means placed */
     bool binds_to_ip;         /* an address to bind to is needed: 127.0.0.1 if none is given */
