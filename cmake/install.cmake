@@ -4,7 +4,7 @@ include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
 # One archive of all that an engine links: these, and what they link. Test transports are apart.
-set(halage_parts halage_core halage_messenger halage_ofi)
+set(halage_parts halage_core halage_messenger halage_ofi halage_topology)
 set(halage_apart halage_loop halage_fault)
 
 set(objects "")
