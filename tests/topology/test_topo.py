@@ -249,27 +249,32 @@ class Placement(Topo):
                               capture_output=True, text=True, timeout=60, check=False, env=os.environ | environment)
 
     def test_auto_is_near_the_nic_and_read_back(self):
+        """Two GPUs, four NICs, all of them by the name of loopback, so that the nodes really run: two rails a lane."""
         core = min(os.sched_getaffinity(0))
-        near = machines.host("10-12", machines.bridge("0000:10:01.0", "11-11", machines.nic("0000:11:00.0", "mlx5_0")),
-                             machines.bridge("0000:10:02.0", "12-12", machines.nic("0000:12:00.0", "mlx5_1")))
+        devices = [machines.gpu(f"0000:1{slot}:00.0") for slot in (1, 2)]
+        devices += [machines.nic(f"0000:1{slot}:00.0", "lo") for slot in (3, 4, 5, 6)]
+        near = machines.host("10-16", machines.switch("0000:10:00.0", "11-16", *devices))
         xml = pathlib.Path(self.directory.name) / "this.xml"
         xml.write_text(machines.machine("This", machines.Package([core], None, near)), encoding="utf-8")
-        environment = {"HWLOC_XMLFILE": str(xml), "HWLOC_THISSYSTEM": "1", "LSAN_OPTIONS": "detect_leaks=0"}
-        result = self.demo("--cores", "auto", **environment)
+        result = self.demo("--cores", "auto", "--nics", "auto", "--provider", "tcp", HWLOC_XMLFILE=str(xml),
+                           HWLOC_THISSYSTEM="1")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         said = result.stdout + result.stderr
         for node in ("prefill node", "decode node 1"):
-            self.assertRegex(said, rf"{node}: cores: {core}(, memory of .*)?: near mlx5_0, NUMA node 0\n")
+            self.assertRegex(said, rf"{node}: cores: {core}(, memory of .*)?: near lo, NUMA node 0\n")
             self.assertRegex(said, rf"{node}: info: placement cores {core} memory_node (0|-1)\n")
+            self.assertIn(f"{node}: lane 0, GPU 0: lo,lo (same PCIe switch)\n", said)
+        self.assertIn("prefill node: lane 1, GPU 1: lo,lo (same PCIe switch)\n", said)
+        self.assertRegex(said, r"started role prefill provider \w+ lanes 2 rails 2 port")
 
     def test_auto_without_anything_to_be_near_to_says_so(self):
-        """And a NIC that is chosen by name is used: TCP's is an interface."""
         xml = pathlib.Path(self.directory.name) / "bare.xml"
         xml.write_text(machines.machine("Bare", machines.Package([0], None)), encoding="utf-8")
-        result = self.demo("--cores", "auto", "--provider", "tcp", "--nics", "lo", HWLOC_XMLFILE=str(xml),
+        result = self.demo("--cores", "auto", "--provider", "tcp", "--nics", "auto", HWLOC_XMLFILE=str(xml),
                            HWLOC_THISSYSTEM="1")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("cores: any: there is no RDMA NIC and no GPU to be near to\n", result.stdout + result.stderr)
+        self.assertIn("nics: all: there is no GPU to choose them by\n", result.stdout + result.stderr)
 
     def test_cores_and_nics_that_there_are_not(self):
         for words, sentence in (
