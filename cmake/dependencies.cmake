@@ -25,7 +25,7 @@ if(HALAGE_TESTS)
 endif()
 
 halage_option(NAME OFI DOC "RDMA and TCP by libfabric" MODULE libfabric VERSION 1.17 PACKAGE libfabric-dev)
-# The driver is found at run time; its interface is declared in src/memory.
+# The driver is found at run time; its interface is src/memory/cuda_abi.h.
 halage_option(NAME CUDA DOC "Memory of GPUs")
 halage_option(NAME HWLOC DOC "Which NICs and cores are near which GPU" MODULE hwloc VERSION 2.4 BELOW 3
     PACKAGE libhwloc-dev)
@@ -51,11 +51,4 @@ if(HALAGE_WITH_SIMGRID)
         message(FATAL_ERROR "HALAGE_SIMGRID=ON needs a C++ compiler: install g++, or configure with "
             "-DHALAGE_SIMGRID=OFF")
     endif()
-endif()
-
-# CUDA memory needs nothing at build: the driver's interface is src/memory/cuda_abi.h, and the driver is
-# found at run time. AUTO is ON.
-set(HALAGE_CUDA AUTO CACHE STRING "Memory of kind cuda: AUTO, ON or OFF")
-if(HALAGE_CUDA STREQUAL "AUTO")
-    set(HALAGE_CUDA ON)
 endif()

@@ -162,7 +162,8 @@ enum node_key {
          NODE_KEY_NICS,                                                                            \
          "LIST",                                                                                   \
          0,                                                                                        \
-         "NICs to use, names with commas between (default: all of the provider)",                  \
+         "NICs to use, names with commas between; 'auto': each lane those of its GPU, see "        \
+         "'halage topo' (default: all of the provider)",                                           \
          0},                                                                                       \
         {"node-id", NODE_KEY_NODE_ID, "N", OPTION_HIDDEN, NULL, 0},                                \
         {"guard", NODE_KEY_GUARD, NULL, OPTION_HIDDEN, NULL, 0},                                   \

@@ -223,7 +223,10 @@ static int open_fabric(struct node *node)
         .provider = node->options.config.provider,
         .node = ip,
         .port = node->options.config.data_port,
-        .devices = node->options.config.nics,
+        .devices = node->rails == 0 ? node->options.config.nics : NULL,
+        .rails = node->rails,
+        .lane_devices = node->rails == 0 ? NULL : (const char *const *)node->lane_nics,
+        .lane_count = node->rails == 0 ? 0 : HLG_RANKS_MAX,
         .log = take_fabric_log,
         .log_context = node,
     };
@@ -429,6 +432,9 @@ int node_start(struct node *node, enum hlg_role role)
     crash_report(node->title, config->watchdog_ms != 0);
     status = node_place(node);
     if (status == CLI_DONE) {
+        status = node_pick_nics(node);
+    }
+    if (status == CLI_DONE) {
         status = open_fabric(node);
     }
     if (status == CLI_DONE) {
@@ -459,6 +465,9 @@ int node_stop(struct node *node, int status)
         hlg_ofi_close(node->fabric);
     }
     ranks_stop(node->ranks);
+    for (uint32_t lane = 0; lane < HLG_RANKS_MAX; lane++) {
+        free(node->lane_nics[lane]);
+    }
     if (node->signals > 0) {
         (void)close(node->signals);
     }

@@ -37,6 +37,8 @@ struct node {
     void *fabric_owned; /* a decorator of a planted fault; NULL: none */
     struct hlg_messenger *messenger;
     struct hlg_exporter *exporter;  /* NULL: none */
+    char *lane_nics[HLG_RANKS_MAX]; /* --nics auto: of each lane, with commas; NULL: any */
+    uint32_t rails;                 /* of each lane; 0: the default */
     struct hlg_placement placement; /* of the messenger's threads */
     struct hlg_placement_before placed_before;
     bool placed;

@@ -9,21 +9,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first word of --nics as hlg_topology_nic_find() knows it; one that it does not know (TCP's interfaces) is none. */
-static uint32_t find_nic(const struct hlg_topology *topology, const char *names)
+static bool is_auto(const char *option)
 {
-    char word[HLG_TOPOLOGY_NAME_BYTES] = "";
-    char error[HLG_TOPOLOGY_NOTE_BYTES];
-    if (names == NULL) {
-        return HLG_NONE;
-    }
-    (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(names, ","), names);
-    const int nic = hlg_topology_nic_find(topology, word, error, sizeof error);
-    return nic < 0 ? HLG_NONE : (uint32_t)nic;
+    return option != NULL && strcmp(option, "auto") == 0;
 }
 
-/* --cores auto: near the NIC, or the GPU. Leaves the placement empty where there is neither. */
-static int choose(struct node *node, char *why, size_t why_bytes)
+/* The machine as programs that are started here see it. Says a line and returns NULL on failure. */
+static struct hlg_topology *look(const struct node *node, const char *option)
 {
     char text[1024] = "";
     struct hlg_topology *topology = NULL;
@@ -34,15 +26,93 @@ static int choose(struct node *node, char *why, size_t why_bytes)
         /* NOLINTNEXTLINE(concurrency-mt-unsafe) */
         .nvidia_visible = getenv("NVIDIA_VISIBLE_DEVICES"),
     };
-    const int status = hlg_topology_load(&config, &topology, text, sizeof text);
-    if (status != 0) {
-        node_say(node, "--cores auto: %s", text);
+    if (hlg_topology_load(&config, &topology, text, sizeof text) != 0) {
+        node_say(node, "--%s auto: %s", option, text);
+        return NULL;
+    }
+    return topology;
+}
+
+/* The first word of --nics as hlg_topology_nic_find() knows it; one that it does not know (TCP's interfaces) is none. */
+static uint32_t find_nic(const struct hlg_topology *topology, const char *names)
+{
+    char word[HLG_TOPOLOGY_NAME_BYTES] = "";
+    char error[HLG_TOPOLOGY_NOTE_BYTES];
+    if (names == NULL || is_auto(names)) {
+        return HLG_NONE;
+    }
+    (void)snprintf(word, sizeof word, "%.*s", (int)strcspn(names, ","), names);
+    const int nic = hlg_topology_nic_find(topology, word, error, sizeof error);
+    return nic < 0 ? HLG_NONE : (uint32_t)nic;
+}
+
+/* --cores auto: near the NIC, or the GPU. Leaves the placement empty where there is neither. */
+static int choose(struct node *node, char *why, size_t why_bytes)
+{
+    struct hlg_topology *topology = look(node, "cores");
+    if (topology == NULL) {
         return CLI_FAILED;
     }
     const uint32_t nic = find_nic(topology, node->options.config.nics);
     (void)hlg_topology_place(topology, HLG_NONE, nic, &node->placement, why, why_bytes);
     hlg_topology_free(topology);
     return CLI_DONE;
+}
+
+/* Own NICs of a GPU with commas between; the caller frees them. NULL: no memory. */
+static char *join_names(const struct hlg_topology *topology, const struct hlg_topology_gpu *gpu)
+{
+    const size_t bytes = (size_t)gpu->share_count * (HLG_TOPOLOGY_NAME_BYTES + 1) + 1;
+    size_t used = 0;
+    char *names = calloc(bytes, 1);
+    for (uint32_t i = 0; names != NULL && i < gpu->share_count; i++) {
+        const int more = snprintf(names + used, bytes - used, "%s%s", i == 0 ? "" : ",",
+                                  topology->nics[gpu->nics[i].nic].name);
+        used += more > 0 ? (size_t)more : 0;
+    }
+    return names;
+}
+
+static int pick(struct node *node, const struct hlg_topology *topology)
+{
+    const uint32_t lanes = hlg_layout_lanes(&node->layout);
+    struct hlg_limits limits;
+    hlg_limits_default(&limits);
+    for (uint32_t lane = 0; lane < lanes; lane++) {
+        const struct hlg_topology_gpu *gpu = &topology->gpus[lane % topology->gpu_count];
+        node->lane_nics[lane] = join_names(topology, gpu);
+        if (node->lane_nics[lane] == NULL) {
+            node_say(node, "out of memory");
+            return CLI_FAILED;
+        }
+        const uint32_t rails = hlg_min_u32(gpu->share_count, limits.rails_max);
+        node->rails =
+            node->rails < rails ? rails : node->rails; /* fewer NICs serve several rails */
+        node_say(node, "lane %" PRIu32 ", GPU %" PRIu32 ": %s (%s)", lane, gpu->index,
+                 node->lane_nics[lane], hlg_link_name(gpu->nics[0].link));
+    }
+    return CLI_DONE;
+}
+
+int node_pick_nics(struct node *node)
+{
+    int status = CLI_DONE;
+    if (!is_auto(node->options.config.nics)) {
+        return status;
+    }
+    node->options.config.nics = NULL;
+    struct hlg_topology *topology = look(node, "nics");
+    if (topology == NULL) {
+        return CLI_FAILED;
+    }
+    if (topology->gpu_count == 0 || topology->gpus[0].nic_count == 0) {
+        node_say(node, "nics: all: there is no %s",
+                 topology->gpu_count == 0 ? "GPU to choose them by" : "RDMA NIC");
+    } else {
+        status = pick(node, topology);
+    }
+    hlg_topology_free(topology);
+    return status;
 }
 
 int node_place(struct node *node)
@@ -55,7 +125,7 @@ int node_place(struct node *node)
     if (cores == NULL) {
         return CLI_DONE;
     }
-    if (strcmp(cores, "auto") == 0) {
+    if (is_auto(cores)) {
         const int status = choose(node, why, sizeof why);
         if (status != CLI_DONE) {
             return status;

@@ -14,6 +14,10 @@
  */
 int node_place(struct node *node);
 
+/* --nics auto: fill in node->lane_nics, each lane's own NICs as the topology says, and node->rails. Lane i is on the i-th
+ * GPU that is visible. Leaves both alone, and says so, where there is no GPU or no NIC. Returns an enum cli_exit. */
+int node_pick_nics(struct node *node);
+
 /* Put the thread back. */
 void node_unplace(struct node *node);
 

@@ -133,3 +133,34 @@ int ofi_devices_keep(struct fi_info **infos, const char *names, char *error, siz
     *infos = kept;
     return 0;
 }
+
+/* Number of the first entry that a word names, or HLG_NONE. */
+static uint32_t number_of(const struct fi_info *infos, const char *word, size_t bytes)
+{
+    struct hlg_ofi_device device;
+    for (uint32_t number = 0; infos != NULL; infos = infos->next, number++) {
+        ofi_device_tell(infos, &device);
+        if (is_named(&device, word, bytes)) {
+            return number;
+        }
+    }
+    return HLG_NONE;
+}
+
+int ofi_devices_pick(const struct fi_info *infos, const char *names, uint32_t rails,
+                     uint32_t *picks, char *error, size_t error_bytes)
+{
+    const char *word = names;
+    for (uint32_t rail = 0; rail < rails; rail++) {
+        const size_t bytes = word != NULL ? strcspn(word, ",") : 0;
+        picks[rail] = word != NULL ? number_of(infos, word, bytes) : HLG_NONE;
+        if (word != NULL && picks[rail] == HLG_NONE) {
+            explain(infos, word, bytes, error, error_bytes);
+            return -HLG_EINVAL;
+        }
+        if (word != NULL) {
+            word = word[bytes] == '\0' ? names : word + bytes + 1;
+        }
+    }
+    return 0;
+}

@@ -58,6 +58,8 @@ struct ofi_fabric {
     const struct ofi_provider *provider;
     struct fi_info *infos; /* one entry a device */
     uint32_t info_count;
+    uint32_t
+        *picks; /* [config.lane_count][rails] device of each lane and rail; HLG_NONE: in turn */
     struct hlg_ofi_config config; /* defaults filled in; the strings are gone */
     struct hlg_transport_caps caps;
 };

@@ -28,6 +28,10 @@ struct hlg_ofi_config {
     const char *
         devices; /* NICs to use, with commas between, in turn: names of libfabric or of the RDMA device, or bus
                             ids; NULL: all of the provider */
+    /* [lane_count] NICs of each lane, named as in `devices`: its rails take them in this order, and again from the first
+       where they are fewer; NULL entries, and lanes beyond lane_count, take all in turn. NULL: all lanes do. */
+    const char *const *lane_devices;
+    uint32_t lane_count;
     uint32_t rails;           /* endpoints of each lane; 1 */
     uint32_t pieces_max;      /* pieces in flight of one endpoint; 256 */
     uint32_t peer_pieces_max; /* of these, to one peer; 64 */
