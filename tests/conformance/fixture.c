@@ -55,6 +55,17 @@ uint32_t allocations_counted(void)
     return counted;
 }
 
+/* ---- time ----------------------------------------------------------------------------------- */
+
+uint32_t fixture_slowness(void)
+{
+    const char *text = getenv("HALAGE_TEST_SLOWNESS");
+    const unsigned long times = text != NULL ? strtoul(text, NULL, 10) : 1;
+
+    assert_in_range(times, 1, 100);
+    return (uint32_t)times;
+}
+
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
 void node_endpoint(struct node *node)
@@ -184,7 +195,7 @@ int fixture_setup(void **state)
 
     assert_non_null(f);
     (void)signal(SIGALRM, on_alarm);
-    (void)alarm(WATCHDOG_S);
+    (void)alarm(WATCHDOG_S * fixture_slowness());
     const char *seed = getenv("HALAGE_SEED");
     f->seed = seed != NULL ? strtoull(seed, NULL, 0) : 1;
     f->random = f->seed;
@@ -387,7 +398,7 @@ int other_main(const char *part)
     static struct fixture f;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)alarm(WATCHDOG_S);
+    (void)alarm(WATCHDOG_S * fixture_slowness());
     for (uint32_t i = 0; i < sizeof f.pages / sizeof f.pages[0]; i++) {
         f.pages[i] = i;
     }

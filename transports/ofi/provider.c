@@ -13,7 +13,7 @@
  */
 static const struct ofi_provider table[] = {
     {.name = "efa", .domains_max = 16, .rdma = true},
-    {.name = "verbs;ofi_rxm", .domains_max = 64, .rdma = true},
+    {.name = "verbs;ofi_rxm", .domains_max = 64, .rdma = true, .emptied_first = true},
     {.name = "tcp", .domains_max = 1024, .measured = true, .placed = true, .binds_to_ip = true},
     {.name = "net", .domains_max = 1024, .measured = true, .placed = true, .binds_to_ip = true},
     {.name = "tcp;ofi_rxm",

@@ -13,6 +13,7 @@ struct ofi_provider {
     bool placed;          /* FI_DELIVERY_COMPLETE is asked for and means placed */
     bool binds_to_ip;     /* an address to bind to is needed: 127.0.0.1 if none is given */
     bool rdma;            /* real devices: preferred by auto */
+    bool emptied_first;   /* its queue must be empty when an endpoint is closed */
     bool by_name_only;    /* auto never takes it */
     const char *warning;  /* told when it is chosen; NULL: none */
 };
