@@ -28,7 +28,8 @@ enum conformance_limit {
     LIMIT_TAKES_FIRST = 32,   /* writes to nobody may be taken, and then fail */
     LIMIT_DOWN_AT_ONCE =
         64, /* a peer that is not there is down at the first write, not after stall_ns */
-    LIMIT_CUT_WRITE_CRASHES = 128, /* close may crash after a writer died in the midst of a write */
+    LIMIT_CUT_WRITE_BREAKS =
+        128, /* a writer that died in the midst of a write may break its target */
 };
 
 struct conformance_backend {
@@ -158,8 +159,9 @@ void fixture_connect(struct fixture *f);
 
 void victim_start(struct fixture *f);
 void victim_kill(struct fixture *f);
-/* Another process, that writes to the target without end until victim_kill. */
-void flooder_start(struct fixture *f);
+/* Another process, that writes to the target until victim_kill: without end, or no more than may wait
+ * there unread. */
+void flooder_start(struct fixture *f, bool endless);
 /* Until it says that a write was refused or failed; half a second for backends where none is. */
 void flooder_await_refusal(struct fixture *f);
 /* The body of a process that a test started: main() of the suite calls it. */

