@@ -134,14 +134,25 @@ struct hlg_request_message {
     const uint8_t *prompt; /* opaque: token ids, sampling hints, whatever the engines agreed on */
 };
 
+/*
+ * What of a source's pieces must have been counted before its FENCED is believed. A write that a transport
+ * merely acknowledged (caps.placed false) is on the target's side and may still be on its way into memory;
+ * its own immediate is what says that it is there.
+ */
+enum hlg_await {
+    HLG_AWAIT_NOTHING = 0, /* every write was placed when it completed */
+    HLG_AWAIT_PIECES,      /* `pieces` of the answer: those that were posted */
+    HLG_AWAIT_ALL, /* all that the REQUEST expects: they were posted, and the prefiller has forgotten it */
+};
+
 /* ACCEPT, REJECT, CANCEL, FENCED and FAILED speak of one REQUEST. */
 struct hlg_answer {
     uint64_t number;
-    uint64_t incarnation; /* of the node that sends this message */
-    uint64_t session;     /* CANCEL: the session in which the REQUEST went; else 0 */
-    uint64_t pieces;      /* ACCEPT: own count; FAILED: posted so far; FENCED: posted in all */
-    uint32_t reason;      /* enum hlg_reason: REJECT, FAILED */
-    uint32_t marks; /* FENCED: rails whose fence mark must also arrive; 0 on placed transports */
+    uint64_t incarnation;    /* of the node that sends this message */
+    uint64_t session;        /* CANCEL: the session in which the REQUEST went; else 0 */
+    uint64_t pieces;         /* ACCEPT: own count; FAILED: posted so far; FENCED: posted in all */
+    uint32_t reason;         /* enum hlg_reason: REJECT, FAILED */
+    uint32_t await;          /* FENCED: enum hlg_await */
     hlg_time retry_after_ns; /* REJECT */
 };
 
@@ -174,7 +185,8 @@ struct hlg_message {
 
 /*
  * The immediate of a write: 16 bits of slot, 12 of generation, 4 of weight. Weight w of 0..14
- * counts 2^w pieces; 15 is a fence mark and counts none.
+ * counts 2^w pieces; 15 is a mark and counts none. Nothing here writes marks: docs/protocol.md, "Where
+ * this departs from the first design".
  */
 #define HLG_IMM_WEIGHT_MARK 15u
 #define HLG_GENERATIONS     4096u

@@ -19,7 +19,7 @@
 #include "event.h"
 #include "prefill.h"
 
-#define HLG_TRACE_VERSION    2u
+#define HLG_TRACE_VERSION    3u
 #define HLG_TRACE_TEXT_BYTES 1024u
 
 /* ---- Recording: a pump is given the recorder (struct hlg_pump_config) and does the calls ---- */

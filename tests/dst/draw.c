@@ -178,6 +178,9 @@ static void draw_ways(struct world *w)
     for (uint32_t i = 0; i < sizeof kinds_of_worlds / sizeof kinds_of_worlds[0]; i++) {
         w->drawn |= chance(w, kinds_of_worlds[i].ppm) ? STORM_KIND(kinds_of_worlds[i].kind) : 0;
     }
+    /* of a generator of its own: worlds are what they were before there was this kind */
+    struct hlg_rng apart = hlg_rng_seed(~w->what.seed);
+    w->drawn |= hlg_rng_chance(&apart, 350000) ? STORM_KIND(KIND_ACKNOWLEDGED) : 0;
     w->drawn |= plant_kinds(w->what.plant);
     w->below = chance(w, 600000);
     w->on = w->drawn & ~w->what.without;
@@ -231,6 +234,7 @@ static bool make_loop(struct world *w, uint32_t lanes)
     config.kills_max = 3;
     config.stall_ns = 50 * HLG_NS_PER_MS;
     config.old_addresses = is_on(w, KIND_OLD_ADDRESS) || w->what.plant == PLANT_OLD_KEYS;
+    config.acknowledged = is_on(w, KIND_ACKNOWLEDGED);
     config.old_keys = w->what.plant == PLANT_OLD_KEYS;
     faults_of_loop(w, &config.faults);
     return hlg_loop_create(&config, &w->loop) == 0;

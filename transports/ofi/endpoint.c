@@ -20,12 +20,12 @@
 /* Ports that an endpoint tries from the one that was asked for on. */
 #define PORTS_MAX 1024u
 
-/* Providers segment longer messages themselves, or not at all (efa about 1 GB, rxe 8 MiB). */
-#define PIECE_BYTES_MAX (512ull << 20)
+/* Fewest immediates that a completion queue must have room for. */
+#define CQ_DEPTH_MIN 64u
 
 void ofi_log(const struct ofi_fabric *owner, const char *format, ...)
 {
-    char sentence[256];
+    char sentence[512];
     va_list arguments;
 
     if (owner->config.log == NULL) {
@@ -142,12 +142,13 @@ static uint64_t draw_key(const struct fi_info *info)
     return bytes >= sizeof key ? key : key & ((UINT64_C(1) << (8 * bytes)) - 1);
 }
 
-static int register_once(struct ofi_endpoint *e, void *base, uint64_t bytes, uint64_t key,
+static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
                          struct fid_mr **mr)
 {
     struct fid_mr *made = NULL;
 
-    int rc = fi_mr_reg(e->domain, base, bytes, FI_WRITE | FI_REMOTE_WRITE, 0, key, 0, &made, NULL);
+    int rc = fi_mr_reg(e->domain, region->base, region->bytes, FI_WRITE | FI_REMOTE_WRITE, 0, key,
+                       0, &made, NULL);
     if (rc != 0) {
         return rc;
     }
@@ -165,7 +166,8 @@ static int register_once(struct ofi_endpoint *e, void *base, uint64_t bytes, uin
     return 0;
 }
 
-static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_region *region,
+                                 hlg_mem *mem)
 {
     struct ofi_endpoint *e = ofi_endpoint_of(t);
     struct fid_mr *mr = NULL;
@@ -175,8 +177,11 @@ static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t b
     if (e->closed) {
         return -HLG_ESTATE;
     }
-    if (base == NULL || bytes == 0) {
+    if (region->base == NULL || region->bytes == 0) {
         return -HLG_EINVAL;
+    }
+    if (region->kind != HLG_MEMORY_HOST) {
+        return -HLG_EUNSUPPORTED;
     }
     while (slot < e->owner->config.mems_max && e->mems[slot].mr != NULL) {
         slot++;
@@ -185,14 +190,15 @@ static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t b
         return -HLG_ELIMIT;
     }
     for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
-        rc = register_once(e, base, bytes, draw_key(e->info), &mr);
+        rc = register_once(e, region, draw_key(e->info), &mr);
     }
     if (rc != 0) {
-        ofi_log(e->owner, "registration of %llu bytes failed: %s", (unsigned long long)bytes,
-                fi_strerror(-rc));
+        ofi_log(e->owner, "registration of %llu bytes failed: %s",
+                (unsigned long long)region->bytes, fi_strerror(-rc));
         return rc == -FI_ENOMEM ? -HLG_ENOMEM : -HLG_EIO;
     }
-    e->mems[slot] = (struct ofi_mem){.mr = mr, .base = base, .bytes = bytes, .key = fi_mr_key(mr)};
+    e->mems[slot] = (struct ofi_mem){
+        .mr = mr, .base = region->base, .bytes = region->bytes, .key = fi_mr_key(mr)};
     *mem = slot;
     return 0;
 }
@@ -334,20 +340,51 @@ static const struct hlg_transport_ops endpoint_ops = {
     .free = endpoint_free,
 };
 
+/* libfabric does not tell how deep a queue can be, nor whether it has a descriptor: it is asked for less
+ * until it says yes. Windows of immediates follow from the depth. */
 static int open_cq(struct ofi_endpoint *e)
 {
-    struct fi_cq_attr attr = {
-        .size = (size_t)e->caps.pieces_max + e->caps.cq_depth,
-        .format = FI_CQ_FORMAT_DATA,
-        .wait_obj = FI_WAIT_FD,
-    };
+    int rc = -FI_EINVAL;
 
-    if (fi_cq_open(e->domain, &attr, &e->cq, NULL) == 0) {
-        e->caps.pollable = true;
-        return 0;
+    for (uint32_t depth = e->caps.cq_depth; depth >= CQ_DEPTH_MIN || depth == e->caps.cq_depth;
+         depth /= 2) {
+        struct fi_cq_attr attr = {
+            .size = (size_t)e->caps.pieces_max + depth,
+            .format = FI_CQ_FORMAT_DATA,
+            .wait_obj = FI_WAIT_FD,
+        };
+        rc = fi_cq_open(e->domain, &attr, &e->cq, NULL);
+        if (rc != 0) {
+            attr.wait_obj = FI_WAIT_NONE;
+            rc = fi_cq_open(e->domain, &attr, &e->cq, NULL);
+        }
+        if (rc == 0) {
+            e->caps.pollable = attr.wait_obj == FI_WAIT_FD;
+            e->caps.cq_depth = depth;
+            return 0;
+        }
     }
-    attr.wait_obj = FI_WAIT_NONE;
-    return fi_cq_open(e->domain, &attr, &e->cq, NULL);
+    return rc;
+}
+
+/* Enable the endpoint with the provider's options. Returns what failed, its error in *rc and what to do about it
+ * in e->remedy; NULL when all went well. */
+static const char *enable(struct ofi_endpoint *e, int *rc)
+{
+    const struct ofi_option *failed = ofi_options_set(e, rc);
+
+    if (failed == NULL) {
+        *rc = fi_enable(e->ep);
+        if (*rc != 0) {
+            return "fi_enable";
+        }
+        failed = ofi_options_check(e, rc);
+    }
+    if (failed == NULL) {
+        return NULL;
+    }
+    e->remedy = failed->remedy;
+    return failed->name;
 }
 
 /* Returns the libfabric call that failed, its error in *rc; NULL when all went well. */
@@ -375,10 +412,7 @@ static const char *open_fids(struct ofi_endpoint *e, int *rc)
         (*rc = fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV)) != 0) {
         return "fi_ep_bind";
     }
-    if ((*rc = fi_enable(e->ep)) != 0) {
-        return "fi_enable";
-    }
-    return NULL;
+    return enable(e, rc);
 }
 
 /* Let the endpoint bind to a port. Returns whether its addresses have any. */
@@ -474,7 +508,7 @@ static void fill_caps(struct ofi_endpoint *e)
     caps->domains_max = e->owner->provider->domains_max;
     caps->pieces_max = tx < config->pieces_max ? hlg_u32(tx) : config->pieces_max;
     caps->cq_depth = config->cq_depth;
-    caps->piece_bytes_max = message < PIECE_BYTES_MAX ? message : PIECE_BYTES_MAX;
+    caps->piece_bytes_max = hlg_min_u64(message, e->owner->provider->piece_bytes_max);
     caps->placed = e->owner->provider->placed;
     caps->stall_ns = config->stall_ns;
 }
@@ -520,8 +554,9 @@ int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info
     }
     failed = open_fids_at(e, port, &rc);
     if (failed != NULL) {
-        (void)snprintf(error, error_bytes, "provider %s: %s: %s", owner->provider->name, failed,
-                       fi_strerror(-rc));
+        (void)snprintf(error, error_bytes, "provider %s: %s: %s%s%s", owner->provider->name, failed,
+                       fi_strerror(-rc), e->remedy != NULL ? ": " : "",
+                       e->remedy != NULL ? e->remedy : "");
         rc = -HLG_EIO;
         goto fail;
     }

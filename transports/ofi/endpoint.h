@@ -71,7 +71,8 @@ struct ofi_endpoint {
     struct fid_cq *cq;
     struct fid_ep *ep;
     int wake_fd;
-    int epoll_fd; /* over wake_fd and the completion queue; -1: not pollable */
+    int epoll_fd;       /* over wake_fd and the completion queue; -1: not pollable */
+    const char *remedy; /* of what failed while it was opened; NULL: none is known */
     bool closed;
     bool stray_logged;
 

@@ -8,6 +8,8 @@
 
 #include "endpoint.h"
 
+#define ERROR_BYTES 320u /* of a sentence of libfabric's and ours */
+
 __attribute__((format(printf, 3, 4))) static void append(char *text, size_t bytes,
                                                          const char *format, ...)
 {
@@ -28,6 +30,10 @@ uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint
     uint32_t count = 0;
 
     for (uint32_t i = 0; (provider = ofi_provider_at(i)) != NULL && count < capacity; i++) {
+        char why[ERROR_BYTES];
+        if (!ofi_provider_is_served(provider, why, sizeof why)) {
+            continue;
+        }
         struct fi_info *infos = ofi_infos(provider, node);
         if (infos != NULL) {
             struct hlg_ofi_provider *out = &providers[count++];
@@ -41,6 +47,23 @@ uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint
         ofi_infos_free(infos);
     }
     return count;
+}
+
+static struct hlg_ofi_version version_of(uint32_t packed)
+{
+    return (struct hlg_ofi_version){.major = FI_MAJOR(packed), .minor = FI_MINOR(packed)};
+}
+
+struct hlg_ofi_version hlg_ofi_version(void)
+{
+    return version_of(fi_version());
+}
+
+struct hlg_ofi_version hlg_ofi_version_min(const char *name)
+{
+    const struct ofi_provider *provider = ofi_provider_find(name);
+
+    return version_of(provider != NULL ? provider->version_min : 0);
 }
 
 static void explain_unknown(const char *name, char *error, size_t error_bytes)
@@ -74,10 +97,16 @@ static void choose(struct ofi_fabric *f, const char *node)
     const struct ofi_provider *provider = NULL;
 
     for (uint32_t i = 0; (provider = ofi_provider_at(i)) != NULL; i++) {
+        char why[ERROR_BYTES];
         if (provider->by_name_only) {
             continue;
         }
         f->infos = ofi_infos(provider, node);
+        if (f->infos != NULL && !ofi_provider_is_served(provider, why, sizeof why)) {
+            ofi_log(f, "%s", why); /* its device is here, and a slower one is taken */
+            ofi_infos_free(f->infos);
+            f->infos = NULL;
+        }
         if (f->infos != NULL) {
             f->provider = provider;
             ofi_log(f, "provider %s, chosen by auto: %s", provider->name,
@@ -99,6 +128,9 @@ static int find(struct ofi_fabric *f, const char *name, const char *node, char *
         if (f->provider == NULL) {
             explain_unknown(name, error, error_bytes);
             return -HLG_EINVAL;
+        }
+        if (!ofi_provider_is_served(f->provider, error, error_bytes)) {
+            return -HLG_EIO;
         }
         f->infos = ofi_infos(f->provider, node);
     }
@@ -139,7 +171,7 @@ static int fabric_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
 {
     const struct ofi_fabric *f = (const struct ofi_fabric *)fabric;
     struct ofi_endpoint *e = NULL;
-    char error[160];
+    char error[ERROR_BYTES];
 
     HLG_ASSERT(rail < fabric->rails);
     const uint64_t device = ((uint64_t)lane * fabric->rails + rail) % f->info_count;
@@ -173,7 +205,7 @@ static bool is_reachable(const struct ofi_provider *provider, const char *node)
     struct in_addr v4;
     struct in6_addr v6;
 
-    if (strcmp(provider->name, "shm") == 0) {
+    if (provider->local) {
         return false;
     }
     if (!provider->binds_to_ip) {
@@ -193,6 +225,10 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
 {
     struct ofi_endpoint *trial = NULL;
 
+    if (config->port > UINT16_MAX) {
+        (void)snprintf(error, error_bytes, "port %u: use 0 (any) to 65535", config->port);
+        return -HLG_EINVAL;
+    }
     struct ofi_fabric *f = calloc(1, sizeof *f);
     if (f == NULL) {
         (void)snprintf(error, error_bytes, "out of memory");
@@ -200,6 +236,7 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
     }
     f->config = *config;
     fill_defaults(&f->config);
+    ofi_expect_peers(f->config.peers_max);
     f->fabric.open = fabric_open;
     f->fabric.query = fabric_query;
     f->fabric.now = fabric_now;

@@ -328,6 +328,18 @@ static bool is_remote(const struct fi_cq_data_entry *entry)
            (entry->flags & FI_WRITE) == 0;
 }
 
+/* Some write failed, and the provider does not say which: whoever has one under way is lost. The write itself is
+ * reported at close. */
+static void lose_all(struct ofi_endpoint *e)
+{
+    for (uint32_t i = 0; i < e->owner->config.peers_max; i++) {
+        if (e->peers[i].state == OFI_PEER_OPEN && e->peers[i].outstanding > 0 &&
+            !e->peers[i].down) {
+            peer_is_down(e, i, "a write failed that the provider does not name");
+        }
+    }
+}
+
 static void take_entry(struct ofi_endpoint *e, const struct fi_cq_data_entry *entry,
                        struct output *out)
 {
@@ -378,6 +390,8 @@ int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32
             struct ofi_piece *piece = read_error(e, &status);
             if (piece != NULL) {
                 piece_report(e, piece, status, &out);
+            } else if (e->owner->provider->nameless_errors) {
+                lose_all(e);
             }
         } else if (count < (ssize_t)wanted) {
             break;

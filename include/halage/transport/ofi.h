@@ -58,7 +58,7 @@ struct hlg_ofi_provider {
  * and completed nothing between two refusals that lie stall_ns apart. Writes to it then give
  * -HLG_EPEER until it is closed.
  *
- * Returns 0, -HLG_EINVAL (no such provider), -HLG_EIO or -HLG_ENOMEM.
+ * Returns 0, -HLG_EINVAL (no such provider or port), -HLG_EIO or -HLG_ENOMEM.
  */
 int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric, char *error,
                  size_t error_bytes);
@@ -74,5 +74,17 @@ void hlg_ofi_close(struct hlg_fabric *fabric);
  * Returns how many were filled in. Cost: the first call some 0.1 s, which libfabric takes to start.
  */
 uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint32_t capacity);
+
+struct hlg_ofi_version {
+    uint32_t major;
+    uint32_t minor;
+};
+
+/* Version of the libfabric that runs, whatever halage was built with; 0.0 if it was built without any. */
+struct hlg_ofi_version hlg_ofi_version(void);
+
+/* The first libfabric that a provider works with: 0.0 for any, also of a name that is none. hlg_ofi_open() refuses
+ * an older one, auto passes it over and says so, and hlg_ofi_list() leaves it out. */
+struct hlg_ofi_version hlg_ofi_version_min(const char *provider);
 
 #endif
