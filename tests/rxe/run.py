@@ -27,18 +27,21 @@ CACHE = pathlib.Path(os.environ.get("HALAGE_CACHE", SOURCE / "build" / "cache"))
 SKIPPED = 77
 NODE = "10.0.0.1"
 SLOWNESS = 10  # this machine against a real one
-BOOT_S = 60
+BOOT_S = 240
 MEMORY_MIB = 2048
-ENVIRONMENT = f"HALAGE_TEST_NODE={NODE} HALAGE_TEST_SLOWNESS={SLOWNESS} FI_UNIVERSE_SIZE=64"
+ENVIRONMENT = f"HALAGE_TEST_NODE={NODE} HALAGE_TEST_SLOWNESS={SLOWNESS} HALAGE_TEST_LOG=1"
+SUITE = f"env {ENVIRONMENT} test-conformance-verbs"
+DEMO = f"halage demo --provider 'verbs;ofi_rxm' --advertise {NODE} --insecure --layers 2 --lease-ms 120000"
 
 JOBS = [
-    judge.Job("device", 10, "rdma link", must_print=(r"link rxe0/1 state ACTIVE",)),
-    judge.Job("conformance", 240, f"env {ENVIRONMENT} HALAGE_TEST_LOG=1 test-conformance-verbs", suite_tests=29),
+    judge.Job("device", 60, "rdma link", must_print=(r"link rxe0/1 state ACTIVE",)),
+    judge.Job("conformance", 600, SUITE, suite_tests=29),
     # A check that fails in there fails out here.
-    judge.Job("control", 30, f"env {ENVIRONMENT} HALAGE_TEST_NODE=10.0.0.2 test-conformance-verbs "
-              "capabilities_are_plausible", must_fail=True),
+    judge.Job("control", 60, f"{SUITE.replace(NODE, '10.0.0.2')} capabilities_are_plausible", must_fail=True),
+    judge.Job("demo", 240, f"{DEMO} --requests 4 --decode-nodes 1", must_print=(
+        r"provider +verbs;ofi_rxm\n", r"4 verified, 0 mismatched, 0 failed", r"(\d+) pieces counted, \1 expected")),
 ]
-PROGRAMS = ["test-conformance-verbs", "halage"]
+PROGRAMS = ["test-conformance-verbs", "halage", "halage-prefill", "halage-decode"]
 
 
 def boot(work, place):
