@@ -71,7 +71,7 @@ struct hlg_event_layer {
 struct hlg_event_imm {
     uint32_t imm;        /* any of the coalesced ones: all have this slot and generation */
     uint32_t pieces;     /* sum of their pieces */
-    uint32_t immediates; /* how many there were, for credit */
+    uint32_t immediates; /* how many there were */
     uint32_t lane;
     uint32_t rail;
     uint32_t domain;

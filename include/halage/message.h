@@ -22,7 +22,7 @@ enum hlg_message_kind {
     HLG_MESSAGE_CANCEL,  /* decode -> prefill: stop; answered by FENCED, or by the session's end */
     HLG_MESSAGE_FENCED,  /* prefill -> decode: its writes all completed well, and no more come */
     HLG_MESSAGE_FAILED,  /* prefill -> decode: no more will come; FENCED follows */
-    HLG_MESSAGE_CREDIT,  /* decode -> prefill: immediates taken from each rail; prefill -> decode:
+    HLG_MESSAGE_CREDIT,  /* decode -> prefill: pieces taken from each rail; prefill -> decode:
                             requests that are over; both since the session began */
     HLG_MESSAGE_HEARTBEAT, /* both ways: I live; renews the session's lease */
     HLG_MESSAGE_DRAIN,     /* prefill -> decode: send no new REQUEST */
@@ -87,8 +87,8 @@ struct hlg_load {
 struct hlg_hello {
     uint32_t protocol_min;
     uint32_t protocol_max;
-    uint32_t role;          /* enum hlg_role */
-    uint32_t window_pieces; /* immediates that may be on the way to each of the sender's rails */
+    uint32_t role;              /* enum hlg_role */
+    uint32_t window_pieces;     /* pieces that may be on the way to each of the sender's rails */
     uint32_t message_bytes_max; /* longest frame that the sender takes */
     uint32_t prompt_bytes_max;  /* longest prompt */
     uint32_t draining;          /* prefill: 1: it takes no new REQUEST; else 0 */
@@ -159,7 +159,7 @@ struct hlg_answer {
 struct hlg_credit_entry {
     uint32_t lane;
     uint32_t rail;
-    uint64_t pieces; /* immediates taken from that rail since the session began */
+    uint64_t pieces; /* taken from that rail by immediates since the session began */
 };
 
 struct hlg_credit {

@@ -710,7 +710,7 @@ static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
         return;
     }
     /* One that comes again, after its request was whole, took nothing out of the window. */
-    uint64_t credited = hlg_min_u64(e->immediates, sender->owed);
+    uint64_t credited = hlg_min_u64(e->pieces, sender->owed);
     HLG_ASSERT(e->rail < d->config.rails && e->lane < d->rails / d->config.rails);
     struct taken *taken = &d->taken[peer * d->rails + e->lane * d->config.rails + e->rail];
     sender->owed -= credited;

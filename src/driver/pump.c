@@ -192,7 +192,7 @@ static uint32_t carry_write(struct hlg_pump *p, const struct hlg_action_write *a
     HLG_ASSERT(p->domains[peer->domain].open);
     struct pump_endpoint *endpoint = pump_endpoint(p, peer->domain, action->lane, action->rail);
     if (taken == 0) {
-        taken = endpoint->transport->ops->write(endpoint->transport, &write);
+        taken = pump_merge_write(endpoint->transport, &write, p->caps.merge_bytes_max);
     }
     uint32_t offered = action->piece_limit - action->piece_begin;
     uint32_t pieces = taken > 0 ? hlg_u32((uint64_t)taken) : 0;

@@ -199,6 +199,9 @@ static const char *find_fault(const struct hlg_pump_config *config)
         limits->message_bytes_max > HLG_MESSAGE_BYTES_MAX) {
         return "limits.message_bytes_max is out of range";
     }
+    if (limits->ops_max > 1u << PUMP_OP_BITS) {
+        return "limits.ops_max is out of range";
+    }
     if (config->region_count > PUMP_REGIONS_MAX) {
         return "too many regions";
     }

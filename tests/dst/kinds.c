@@ -43,6 +43,7 @@ static const char *const kind_names[KIND_COUNT] = {
     [KIND_FICKLE] = "fickle",
     [KIND_OLD_ADDRESS] = "old-address",
     [KIND_ACKNOWLEDGED] = "acknowledged",
+    [KIND_DENSE] = "dense",
 };
 
 static const char *const checker_names[CHECKER_COUNT] = {

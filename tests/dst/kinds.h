@@ -49,6 +49,7 @@ enum storm_kind {
     KIND_FICKLE,       /* engines give most requests up */
     KIND_OLD_ADDRESS,  /* endpoints have the addresses of those before them: keys alone tell */
     KIND_ACKNOWLEDGED, /* writes complete before they are placed */
+    KIND_DENSE,        /* pages without gaps, many in a row: written several at once */
     KIND_COUNT,
 };
 

@@ -144,7 +144,9 @@ static void fill_pools(struct node *n)
             uint32_t pages = n->layout.groups[g].page_count;
             for (uint32_t page = 0; page < pages; page++) {
                 n->pages[pool][g][page].is_free = true;
-                n->free_pages[pool][g][page] = page;
+                /* the last ones go first: upward where rows are wanted */
+                n->free_pages[pool][g][page] =
+                    is_on(n->world, KIND_DENSE) ? pages - 1 - page : page;
             }
             n->free_count[pool][g] = pages;
         }

@@ -106,7 +106,7 @@ static int64_t write_pieces(struct hlg_transport *t, const struct hlg_paged_writ
     int64_t taken = e->below->ops->write(e->below, &moved);
     for (int64_t i = 0; i < taken; i++) {
         check_post(e->tap->node, e->lane,
-                   hlg_paged_write_source(write, write->piece_begin + (uint32_t)i));
+                   hlg_paged_write_source(write, write->piece_begin + (uint32_t)i), write->bytes);
     }
     return taken;
 }

@@ -257,6 +257,7 @@ static void what_is_told_of_the_endpoint_is_so(void **state)
     assert_int_equal(c.caps.cq_depth, 4096);
     assert_int_equal(fake.cq_asked, 4096 + 100);
     assert_int_equal(c.caps.piece_bytes_max, 512u << 20);
+    assert_int_equal(c.caps.merge_bytes_max, 256u << 10);
     assert_int_equal(fake.cq_bound, FI_TRANSMIT | FI_RECV);
     assert_int_equal(fake.registered_access & (FI_WRITE | FI_REMOTE_WRITE),
                      FI_WRITE | FI_REMOTE_WRITE);

@@ -509,6 +509,9 @@ static void fill_caps(struct ofi_endpoint *e)
     caps->pieces_max = tx < config->pieces_max ? hlg_u32(tx) : config->pieces_max;
     caps->cq_depth = config->cq_depth;
     caps->piece_bytes_max = hlg_min_u64(message, e->owner->provider->piece_bytes_max);
+    caps->merge_bytes_max =
+        config->unmerged ? 0
+                         : hlg_min_u64(e->owner->provider->merge_bytes_max, caps->piece_bytes_max);
     caps->placed = e->owner->provider->placed;
     caps->stall_ns = config->stall_ns;
 }

@@ -16,6 +16,7 @@ struct ofi_provider {
     uint32_t api;         /* FI_VERSION() whose behaviour is asked for; 0: that of the headers */
     uint32_t domains_max; /* endpoints that are affordable: memory, set-up time, device limits */
     uint64_t piece_bytes_max; /* longest write; the device may take less */
+    uint64_t merge_bytes_max; /* as in struct hlg_transport_caps */
     bool measured;            /* false: domains_max is a guess from documents */
     bool placed;              /* FI_DELIVERY_COMPLETE is asked for and means placed */
     bool binds_to_ip;         /* an address to bind to is needed: 127.0.0.1 if none is given */
@@ -38,6 +39,12 @@ const struct ofi_provider *ofi_provider_at(uint32_t index);
 
 /* Whether the libfabric at hand is new enough for a provider; else `sentence` says what is, and what to do. */
 bool ofi_provider_is_served(const struct ofi_provider *provider, char *sentence, size_t bytes);
+
+/* Whether a node's address, as text, stays within this host. */
+bool ofi_is_loopback(const char *node);
+
+/* Whether the provider is of an RDMA device with an IP address, and `node` can be none. May be NULL. */
+bool ofi_provider_shuns(const struct ofi_provider *provider, const char *node);
 
 /*
  * Ask libfabric for the provider. Returns a list of which every entry is of that provider and can

@@ -65,6 +65,7 @@ struct hlg_loop_config {
         old_keys; /* keys are not drawn but counted, so that an old one is a new one's too: a provider
                       that must not be trusted */
     uint64_t piece_bytes_max;
+    uint64_t merge_bytes_max; /* caps.merge_bytes_max; 0: none */
     hlg_time stall_ns;
     struct hlg_loop_span land_ns;  /* from write to landing */
     struct hlg_loop_span imm_ns;   /* from landing to the target's immediate */

@@ -27,6 +27,7 @@ struct hlg_ofi_config {
     uint32_t cq_depth;        /* immediates that may wait unread; 4096 */
     uint32_t peers_max;       /* of one endpoint; 64 */
     uint32_t mems_max;        /* registrations of one endpoint; 1024 */
+    bool unmerged;            /* pages that follow one another are written one by one */
     hlg_time stall_ns;        /* refusal after which a peer is down; 2 s */
     /* Takes one sentence, lower case and without a newline: what auto chose and why, and the first
      * error of each peer. Called on the thread that calls in. NULL: dropped. */
