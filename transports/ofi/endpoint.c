@@ -238,16 +238,38 @@ static int close_fid(struct fid *fid)
     return fid != NULL ? fi_close(fid) : 0;
 }
 
-/* Close what is open, in the order that libfabric wants. Returns its first error. */
-static int close_fids(struct ofi_endpoint *e)
+static int close_mems(struct ofi_endpoint *e)
 {
-    int first = close_fid(e->ep != NULL ? &e->ep->fid : NULL);
+    int first = 0;
 
     for (uint32_t i = 0; e->mems != NULL && i < e->owner->config.mems_max; i++) {
         const int rc = close_fid(e->mems[i].mr != NULL ? &e->mems[i].mr->fid : NULL);
         first = first != 0 ? first : rc;
         e->mems[i].mr = NULL;
     }
+    return first;
+}
+
+/*
+ * Close what is open, in the order that libfabric wants. Returns its first error.
+ *
+ * verbs;ofi_rxm up to libfabric 2.6 follows freed memory when it closes a connection of which an
+ * immediate is still in its queue (rxm_close_conn() closes, then reads the queue, and posts the
+ * buffer again that the immediate took). So its registrations go first, after which no immediate can
+ * come any more but those of writes without bytes, and then the queue is emptied.
+ */
+static int close_fids(struct ofi_endpoint *e)
+{
+    int first = 0;
+
+    if (e->owner->provider->emptied_first && e->ep != NULL) {
+        first = close_mems(e);
+        ofi_empty_queue(e);
+    }
+    const int rc_ep = close_fid(e->ep != NULL ? &e->ep->fid : NULL);
+    first = first != 0 ? first : rc_ep;
+    const int rc_mems = close_mems(e);
+    first = first != 0 ? first : rc_mems;
     struct fid *const rest[] = {
         e->av != NULL ? &e->av->fid : NULL,
         e->cq != NULL ? &e->cq->fid : NULL,

@@ -116,6 +116,9 @@ hlg_time ofi_now(struct hlg_transport *t);
 /* Read completions for the last time and mark every posted piece as over. */
 void ofi_settle_before_close(struct ofi_endpoint *e);
 
+/* Read the completion queue until nothing more comes, and forget what comes. */
+void ofi_empty_queue(struct ofi_endpoint *e);
+
 /* Give the address back once the peer is closed and nothing is under way to it. */
 void ofi_peer_forget(struct ofi_endpoint *e, struct ofi_peer *peer);
 

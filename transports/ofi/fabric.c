@@ -1,6 +1,4 @@
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +81,15 @@ static void explain_absent(const char *name, const char *node, char *error, size
 {
     struct hlg_ofi_provider here[HLG_OFI_PROVIDERS_MAX];
     const uint32_t count = hlg_ofi_list(node, here, HLG_OFI_PROVIDERS_MAX);
+    const struct ofi_provider *provider = ofi_provider_find(name);
 
+    if (provider != NULL && ofi_provider_shuns(provider, node)) {
+        (void)snprintf(error, error_bytes,
+                       "provider %s cannot be used on %s, which no RDMA device has: give its "
+                       "device's IP address (halage: --advertise)",
+                       name, node);
+        return;
+    }
     (void)snprintf(error, error_bytes, "provider %s cannot be used here%s%s: %s", name,
                    node != NULL ? " on " : "", node != NULL ? node : "",
                    count == 0 ? "nor can any other" : "what can is ");
@@ -243,22 +249,11 @@ static hlg_time fabric_now(struct hlg_fabric *fabric)
 /* Whether other hosts reach an endpoint: all that is not known to stay within this one. */
 static bool is_reachable(const struct ofi_provider *provider, const char *node)
 {
-    struct in_addr v4;
-    struct in6_addr v6;
-
     if (provider->local) {
         return false;
     }
-    if (!provider->binds_to_ip) {
-        return true;
-    }
-    if (node == NULL) {
-        return false; /* 127.0.0.1 then */
-    }
-    if (inet_pton(AF_INET, node, &v4) == 1) {
-        return ntohl(v4.s_addr) >> 24 != IN_LOOPBACKNET;
-    }
-    return inet_pton(AF_INET6, node, &v6) != 1 || !IN6_IS_ADDR_LOOPBACK(&v6);
+    /* Without a node it is 127.0.0.1. */
+    return !provider->binds_to_ip || (node != NULL && !ofi_is_loopback(node));
 }
 
 int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric, char *error,

@@ -15,6 +15,10 @@
 /* Events looked back over for one to add to. Reports may come in parts, so a miss does no harm. */
 #define MERGE_SPAN 32u
 
+/* Reads of an empty queue after which it is taken to be empty: a provider may look at one of its own
+ * entries in each, and keep it to itself (64 receive buffers of each of 64 connections that broke). */
+#define EMPTY_READS 4096u
+
 hlg_time ofi_now(struct hlg_transport *t)
 {
     struct timespec now;
@@ -396,6 +400,14 @@ static struct ofi_piece *read_error(struct ofi_endpoint *e, int32_t *status)
     return piece;
 }
 
+/* Whether an entry tells of a write that came here. shm of libfabric 2 leaves FI_REMOTE_WRITE out; sockets
+ * sets FI_REMOTE_CQ_DATA on writes of ours too. */
+static bool is_remote(const struct fi_cq_data_entry *entry)
+{
+    return (entry->flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) != 0 &&
+           (entry->flags & FI_WRITE) == 0;
+}
+
 /* Some write failed, and the provider does not say which: whoever has one under way is lost. The write itself is
  * reported at close. */
 static void lose_all(struct ofi_endpoint *e)
@@ -416,7 +428,7 @@ static size_t take_immediates(const struct fi_cq_data_entry *entries, size_t cou
     uint32_t equal = 0; /* that are not yet reported */
     size_t i = 0;
 
-    for (; i < count && (entries[i].flags & FI_REMOTE_WRITE) != 0; i++) {
+    for (; i < count && is_remote(&entries[i]); i++) {
         const uint32_t value = (uint32_t)(entries[i].data & UINT32_MAX);
         if ((entries[i].flags & FI_REMOTE_CQ_DATA) == 0) {
             continue;
@@ -442,7 +454,7 @@ static size_t take_writes(struct ofi_endpoint *e, const struct fi_cq_data_entry 
     uint32_t equal = 0;
     size_t i = 0;
 
-    for (; i < count && (entries[i].flags & FI_REMOTE_WRITE) == 0; i++) {
+    for (; i < count && !is_remote(&entries[i]); i++) {
         struct ofi_piece *piece = piece_of(e, entries[i].op_context);
         if (piece == NULL) {
             continue;
@@ -525,7 +537,7 @@ void ofi_settle_before_close(struct ofi_endpoint *e)
         int32_t status = 0;
 
         const ssize_t count = fi_cq_read(e->cq, &entry, 1);
-        if (count == 1 && (entry.flags & FI_REMOTE_WRITE) == 0) {
+        if (count == 1 && !is_remote(&entry)) {
             piece = piece_of(e, entry.op_context);
         } else if (count == -FI_EAVAIL) {
             piece = read_error(e, &status);
@@ -542,6 +554,24 @@ void ofi_settle_before_close(struct ofi_endpoint *e)
             e->pieces[i].state = OFI_PIECE_OVER;
             e->pieces[i].status = -HLG_ECANCELED;
         }
+    }
+}
+
+void ofi_empty_queue(struct ofi_endpoint *e)
+{
+    /* What was registered is not any more: no more can come than the queues hold. */
+    const uint32_t reads_max = e->caps.pieces_max + e->caps.cq_depth + EMPTY_READS * 2;
+    uint32_t nothing = 0;
+
+    for (uint32_t i = 0; i < reads_max && nothing < EMPTY_READS; i++) {
+        struct fi_cq_data_entry entries[BATCH];
+        int32_t status = 0;
+
+        const ssize_t count = fi_cq_read(e->cq, entries, BATCH);
+        if (count == -FI_EAVAIL) {
+            (void)read_error(e, &status);
+        }
+        nothing = count == -FI_EAGAIN ? nothing + 1 : 0;
     }
 }
 

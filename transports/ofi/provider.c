@@ -1,6 +1,8 @@
 #define _GNU_SOURCE
 #include "provider.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -232,6 +234,23 @@ bool ofi_provider_is_served(const struct ofi_provider *provider, char *sentence,
     return false;
 }
 
+bool ofi_is_loopback(const char *node)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (inet_pton(AF_INET, node, &v4) == 1) {
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    return inet_pton(AF_INET6, node, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+/* rdma_cm binds to 127.0.0.1 without a word, and connects nothing from there (Linux 6.1, soft-RoCE). */
+bool ofi_provider_shuns(const struct ofi_provider *provider, const char *node)
+{
+    return provider->rdma && !provider->without_ip && node != NULL && ofi_is_loopback(node);
+}
+
 static struct fi_info *make_hints(const struct ofi_provider *provider)
 {
     struct fi_info *hints = fi_allocinfo();
@@ -283,6 +302,9 @@ struct fi_info *ofi_infos(const struct ofi_provider *provider, const char *node)
 {
     struct fi_info *found = NULL;
 
+    if (ofi_provider_shuns(provider, node)) {
+        return NULL;
+    }
     set_environment();
     struct fi_info *hints = make_hints(provider);
     if (hints == NULL) {

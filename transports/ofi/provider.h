@@ -23,6 +23,7 @@ struct ofi_provider {
     bool without_ip;          /* addressed otherwise: a node's address says nothing to it */
     bool local;               /* reaches this machine only */
     bool rdma;                /* real devices: preferred by auto */
+    bool emptied_first;       /* its queue must be empty when an endpoint is closed */
     bool by_name_only;        /* auto never takes it */
     bool nameless_errors; /* an error that names no write may be that of one: its peers are lost */
     const struct ofi_option *options; /* set before an endpoint is enabled; NULL: none */
@@ -38,6 +39,12 @@ const struct ofi_provider *ofi_provider_at(uint32_t index);
 
 /* Whether the libfabric at hand is new enough for a provider; else `sentence` says what is, and what to do. */
 bool ofi_provider_is_served(const struct ofi_provider *provider, char *sentence, size_t bytes);
+
+/* Whether a node's address, as text, stays within this host. */
+bool ofi_is_loopback(const char *node);
+
+/* Whether the provider is of an RDMA device with an IP address, and `node` can be none. May be NULL. */
+bool ofi_provider_shuns(const struct ofi_provider *provider, const char *node);
 
 /*
  * Ask libfabric for the provider. Returns a list of which every entry is of that provider and can
