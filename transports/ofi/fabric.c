@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices.h"
 #include "endpoint.h"
 
 #define ERROR_BYTES 320u /* of a sentence of libfabric's and ours */
@@ -147,6 +148,16 @@ static int find(struct ofi_fabric *f, const char *name, const char *node, char *
     return 0;
 }
 
+static int keep_devices(struct ofi_fabric *f, const char *names, char *error, size_t error_bytes)
+{
+    const int rc = ofi_devices_keep(&f->infos, names, error, error_bytes);
+    f->info_count = 0;
+    for (const struct fi_info *info = f->infos; info != NULL; info = info->next) {
+        f->info_count++;
+    }
+    return rc;
+}
+
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
     return value != 0 ? value : otherwise;
@@ -156,6 +167,7 @@ static void fill_defaults(struct hlg_ofi_config *config)
 {
     config->provider = NULL;
     config->node = NULL;
+    config->devices = NULL;
     config->rails = or_default(config->rails, 1);
     config->pieces_max = or_default(config->pieces_max, 256);
     config->peer_pieces_max = or_default(config->peer_pieces_max, 64);
@@ -242,6 +254,9 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
     f->fabric.now = fabric_now;
     f->fabric.rails = f->config.rails;
     int rc = find(f, config->provider, config->node, error, error_bytes);
+    if (rc == 0 && config->devices != NULL) {
+        rc = keep_devices(f, config->devices, error, error_bytes);
+    }
     if (rc == 0) {
         rc = ofi_endpoint_open(f, f->infos, 0, &trial, error, error_bytes);
     }

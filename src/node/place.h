@@ -1,0 +1,20 @@
+/*
+ * Where the leader of a node runs: --cores.
+ */
+#ifndef HALAGE_NODE_PLACE_H
+#define HALAGE_NODE_PLACE_H
+
+#include "node.h"
+
+/*
+ * Place the calling thread as --cores says, before the fabric is opened, and keep in node->placement what the messenger's
+ * threads are to do. Says in one line where that is and why, as read back.
+ *
+ * Returns an enum cli_exit; one line was said unless it is CLI_DONE.
+ */
+int node_place(struct node *node);
+
+/* Put the thread back. */
+void node_unplace(struct node *node);
+
+#endif
