@@ -1045,6 +1045,46 @@ static void credit_goes_at_every_half_window(void **state)
     pair_close(p);
 }
 
+/* Pages that were merged: one immediate for two pieces. The window is of pieces, and comes back whole. */
+static void merged_pieces_are_credited_as_what_they_count(void **state)
+{
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    config.limits.window_pieces = 4;
+    struct pair *p = pair_simple(&config);
+    for (uint32_t i = 0; i < 4; i++) {
+        hlg_handle request = submit(p, &simple_ask);
+        pair_run(p);
+        p->hold_landing = true;
+        pair_serve(p, PREFILL, i + 1);
+        pair_run(p);
+        for (uint32_t landed = 0; landed < PIECES;) {
+            struct pair_write *w = pair_oldest(p);
+            assert_non_null(w); /* or the window ran dry */
+            const uint32_t pieces = hlg_min_u32(2, w->taken - w->landed);
+            const struct hlg_event event = {.kind = HLG_EVENT_IMM,
+                                            .imm = {.imm = w->write.imm | (pieces - 1),
+                                                    .pieces = pieces,
+                                                    .immediates = 1,
+                                                    .lane = w->write.target_lane,
+                                                    .rail = w->write.target_rail,
+                                                    .domain = w->domain}};
+            w->landed += pieces;
+            w->used = w->landed < w->taken;
+            landed += pieces;
+            assert_int_equal(pair_feed(p, DECODE, &event), 0);
+            pair_run(p);
+        }
+        pair_expect(p, DECODE, "accepted ready");
+        assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), 0);
+        pair_run(p);
+    }
+    assert_true(p->sides[DECODE].sent[HLG_MESSAGE_CREDIT] > 0);
+    pair_close(p);
+}
+
 /* Writes of a request may land after its FENCED, when its slot is closed. Their window is that of the
  * peer that wrote them, not of another one that shares its fence domain: given to that one it would be
  * credit for what it never posted, and end its session. */
@@ -1381,6 +1421,7 @@ int main(void)
         cmocka_unit_test(pages_of_a_cancelled_request_wait_for_its_flush),
         cmocka_unit_test(a_flush_that_fails_fails_the_request),
         cmocka_unit_test(credit_goes_at_every_half_window),
+        cmocka_unit_test(merged_pieces_are_credited_as_what_they_count),
         cmocka_unit_test(late_immediates_are_credited_to_their_own_peer),
         cmocka_unit_test(a_limit_that_is_reached_is_answered_and_recovers),
         cmocka_unit_test(poisoned_slots_leave_the_rest_to_work_with),
