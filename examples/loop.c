@@ -102,7 +102,7 @@ static bool open_node(struct world *w, uint32_t index)
         hlg_fault_fabric(w->fault, index, hlg_loop_fabric(w->loop, index), &n->fabric) != 0) {
         return false;
     }
-    const struct hlg_pump_region region = {.base = n->memory, .bytes = n->bytes};
+    const struct hlg_pump_region region = {.memory = HLG_MEM_HOST(n->memory, n->bytes)};
     struct hlg_pump_config config = {.role = index == PREFILL ? HLG_ROLE_PREFILL : HLG_ROLE_DECODE,
                                      .fabric = n->fabric,
                                      .regions = &region,

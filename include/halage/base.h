@@ -44,18 +44,19 @@ typedef uint64_t hlg_handle;
 
 /* Every function that can fail returns one of these, negated. */
 enum hlg_error {
-    HLG_EINVAL = 1,     /* an argument breaks the function's contract */
-    HLG_ELIMIT = 2,     /* a limit of struct hlg_limits is reached; try again later */
-    HLG_ESTALE = 3,     /* the handle's request is over */
-    HLG_ESTATE = 4,     /* not in this state */
-    HLG_EPEER = 5,      /* the peer is unknown, down, or was refused */
-    HLG_EOWNED = 6,     /* a page belongs to another request, or is quarantined */
-    HLG_EPROTO = 7,     /* the peer broke the protocol */
-    HLG_EPLAN = 8,      /* the two layouts cannot be joined; a struct hlg_refusal says why */
-    HLG_ENOMEM = 9,     /* memory could not be had */
-    HLG_EIO = 10,       /* the system or a provider said no; the log names it */
-    HLG_ECANCELED = 11, /* the operation's endpoint was closed first */
-    HLG_EFORK = 12,     /* the object was made by another process */
+    HLG_EINVAL = 1,        /* an argument breaks the function's contract */
+    HLG_ELIMIT = 2,        /* a limit of struct hlg_limits is reached; try again later */
+    HLG_ESTALE = 3,        /* the handle's request is over */
+    HLG_ESTATE = 4,        /* not in this state */
+    HLG_EPEER = 5,         /* the peer is unknown, down, or was refused */
+    HLG_EOWNED = 6,        /* a page belongs to another request, or is quarantined */
+    HLG_EPROTO = 7,        /* the peer broke the protocol */
+    HLG_EPLAN = 8,         /* the two layouts cannot be joined; a struct hlg_refusal says why */
+    HLG_ENOMEM = 9,        /* memory could not be had */
+    HLG_EIO = 10,          /* the system or a provider said no; the log names it */
+    HLG_ECANCELED = 11,    /* the operation's endpoint was closed first */
+    HLG_EFORK = 12,        /* the object was made by another process */
+    HLG_EUNSUPPORTED = 13, /* not built in, or this machine or provider lacks it */
 };
 
 /* Returns a fixed sentence, lower case, for 0 or a negated enum hlg_error. */

@@ -24,6 +24,7 @@
 #include "action.h"
 #include "event.h"
 #include "log.h"
+#include "memory.h"
 #include "places.h"
 #include "transport.h"
 #include "transport/sealed.h"
@@ -110,13 +111,16 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
 
 /* ---- Memory: before start ---- */
 
-/* Adds memory that KV pages live in. It must stay mapped until destroy returned. Returns the region's
- * number within its lane, or -HLG_EINVAL, -HLG_ELIMIT. */
-int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base, uint64_t bytes);
+/* Adds memory that KV pages live in, of any kind; the region is copied. Memory and dma-buf must stay
+ * until destroy returned. Returns the region's number within its lane, or -HLG_EINVAL, -HLG_ELIMIT. */
+int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
+                             const struct hlg_mem_region *region);
 
 /* The same for memory of another process: maps the descriptor as hlg_memory_import() does (and unmaps
- * at destroy). The descriptor stays the caller's. Returns the region's number. */
-int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd, uint64_t bytes);
+ * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Returns the
+ * region's number. */
+int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
+                                const struct hlg_fd_header *header);
 
 /* Says where the pages of one (lane, group, layer, plane) lie. */
 int hlg_messenger_place_add(struct hlg_messenger *m, const struct hlg_place *place);

@@ -21,8 +21,7 @@ struct hlg_pump;
 /* Memory of one lane that KV pages live in; region numbers count from 0 within a lane. */
 struct hlg_pump_region {
     uint32_t lane;
-    void *base;
-    uint64_t bytes;
+    struct hlg_mem_region memory;
 };
 
 struct hlg_pump_config {

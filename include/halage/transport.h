@@ -24,7 +24,7 @@
 #ifndef HALAGE_TRANSPORT_H
 #define HALAGE_TRANSPORT_H
 
-#include "base.h"
+#include "region.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -36,10 +36,11 @@ struct hlg_transport_caps {
     uint32_t pieces_max;  /* pieces that may be in flight at a time */
     uint32_t cq_depth;    /* immediates that may wait unread */
     uint64_t piece_bytes_max;
-    bool placed;       /* DONE_WRITE means placed, not just acknowledged */
-    bool pollable;     /* wait_fd gives a descriptor that wakes on progress */
-    bool reachable;    /* other hosts can write to an endpoint, if they have its keys */
-    hlg_time stall_ns; /* see 1 */
+    bool placed;        /* DONE_WRITE means placed, not just acknowledged */
+    bool pollable;      /* wait_fd gives a descriptor that wakes on progress */
+    bool reachable;     /* other hosts can write to an endpoint, if they have its keys */
+    bool device_memory; /* mem_register takes HLG_MEMORY_CUDA */
+    hlg_time stall_ns;  /* see 1 */
 };
 
 /* A registration of ours, as this endpoint sees it. Index into the transport's own table. */
@@ -129,8 +130,9 @@ struct hlg_transport_ops {
     /* Returns the peer's number, >= 0, or an error. Peers' numbers are small and reused. */
     int (*peer_open)(struct hlg_transport *t, const uint8_t *address, uint32_t bytes);
     int (*peer_close)(struct hlg_transport *t, uint32_t peer);
-    /* Registers [base, base + bytes) for writes out of it and, from peers, into it. */
-    int (*mem_register)(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem);
+    /* Registers memory for writes out of it and, from peers, into it. The region is read, not kept. A
+     * kind that this endpoint cannot move: -HLG_EUNSUPPORTED. */
+    int (*mem_register)(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem);
     int (*mem_export)(struct hlg_transport *t, hlg_mem mem, struct hlg_mem_export *out);
     int (*mem_release)(struct hlg_transport *t, hlg_mem mem);
     /* Returns the pieces taken, from piece_begin on, or an error (nothing was taken). */

@@ -17,6 +17,7 @@ int cli_plan(int argc, char **argv);
 int cli_demo(int argc, char **argv);
 int cli_key(int argc, char **argv);
 int cli_node(int argc, char **argv);
+int cli_topo(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 
 #endif

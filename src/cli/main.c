@@ -9,6 +9,7 @@ static const struct dispatch_command commands[] = {
     {"key", cli_key, "make a key, with which nodes know each other"},
     {"node", cli_node, "run one node: 'halage node prefill' or 'halage node decode'"},
     {"plan", cli_plan, "print what goes where between two layouts"},
+    {"topo", cli_topo, "print which NICs and cores are near which GPU"},
     {"trace", cli_trace, "print what a node recorded, and replay it"},
 };
 

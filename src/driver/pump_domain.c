@@ -30,7 +30,7 @@ static int open_endpoint(struct hlg_pump *p, uint32_t domain, uint32_t lane, uin
     *endpoint = (struct pump_endpoint){.transport = t};
     t->tag = domain * p->lanes * p->rails + lane * p->rails + rail;
     for (uint32_t r = p->region_begin[lane]; r < p->region_begin[lane + 1]; r++) {
-        error = t->ops->mem_register(t, p->regions[r].base, p->regions[r].bytes, &mems[r]);
+        error = t->ops->mem_register(t, &p->regions[r].memory, &mems[r]);
         if (error < 0) {
             return error;
         }

@@ -122,8 +122,8 @@ static bool take_regions(struct hlg_pump *p, const struct hlg_pump_config *confi
 
     for (uint32_t i = 0; i < config->region_count; i++) {
         const struct hlg_pump_region *region = &config->regions[i];
-        if (region->lane >= p->lanes || region->lane < lane || region->base == NULL ||
-            region->bytes == 0) {
+        if (region->lane >= p->lanes || region->lane < lane || region->memory.base == NULL ||
+            region->memory.bytes == 0) {
             return false;
         }
         while (lane < region->lane) {

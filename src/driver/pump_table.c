@@ -93,7 +93,7 @@ int pump_table_own(struct hlg_pump *p, const struct hlg_pump_config *config)
         if (place->region >= p->region_begin[place->lane + 1] - begin) {
             return -HLG_EINVAL;
         }
-        uint64_t bytes = p->regions[begin + place->region].bytes;
+        uint64_t bytes = p->regions[begin + place->region].memory.bytes;
         if (!place_fits(&p->layout, place, bytes)) {
             return -HLG_EINVAL;
         }
@@ -337,7 +337,7 @@ int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *
                               action->target_rail],
         .mem = p->domains[peer->domain].mems[action->rail * p->region_count + source->region],
         .imm = action->imm,
-        .local = (uint8_t *)p->regions[source->region].base + source->offset,
+        .local = (uint8_t *)p->regions[source->region].memory.base + source->offset,
         .local_stride = source->stride,
         .remote = key->address + target->offset,
         .remote_key = key->key,
@@ -403,7 +403,7 @@ int pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hl
                                                  .region = region - p->region_begin[lane],
                                                  .rail = rail,
                                                  .address = export.address,
-                                                 .bytes = p->regions[region].bytes,
+                                                 .bytes = p->regions[region].memory.bytes,
                                                  .key = export.key};
     }
     hello->keys = p->own_keys;

@@ -1,15 +1,18 @@
 /* What an engine says of its memory before start: regions, places, counter words. */
 #include "messenger_internal.h"
 
-int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base, uint64_t bytes)
+int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
+                             const struct hlg_mem_region *region)
 {
     int error = messenger_before_start(m);
 
     if (error != 0) {
         return error;
     }
-    if (lane >= hlg_layout_lanes(&m->config.layout) || base == NULL || bytes == 0) {
-        return messenger_fail(m, -HLG_EINVAL, "a region has no bytes or an unknown lane");
+    if (lane >= hlg_layout_lanes(&m->config.layout) || region->base == NULL || region->bytes == 0 ||
+        (region->kind != HLG_MEMORY_HOST && region->kind != HLG_MEMORY_CUDA)) {
+        return messenger_fail(m, -HLG_EINVAL,
+                              "a region has no bytes, an unknown lane or an unknown kind");
     }
     struct hlg_pump_region *regions = realloc(m->regions, (m->region_count + 1) * sizeof *regions);
     if (regions == NULL) {
@@ -22,7 +25,7 @@ int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base,
         regions[at] = regions[at - 1];
         at--;
     }
-    regions[at] = (struct hlg_pump_region){.lane = lane, .base = base, .bytes = bytes};
+    regions[at] = (struct hlg_pump_region){.lane = lane, .memory = *region};
     m->region_count++;
     uint32_t number = 0;
     while (number < at && regions[at - number - 1].lane == lane) {
@@ -31,9 +34,11 @@ int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base,
     return (int)number;
 }
 
-int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd, uint64_t bytes)
+int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
+                                const struct hlg_fd_header *header)
 {
     struct hlg_memory *memory = NULL;
+    char why[sizeof m->error];
     int error = messenger_before_start(m);
 
     if (error != 0) {
@@ -44,11 +49,12 @@ int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd, 
         return messenger_fail(m, -HLG_ENOMEM, "out of memory");
     }
     m->imports = imports;
-    error = hlg_memory_import(fd, bytes, &memory);
+    error = hlg_memory_import(fd, header, &memory, why, sizeof why);
     if (error != 0) {
-        return messenger_fail(m, error, "the descriptor is no exported memory of that size");
+        return messenger_fail(m, error, why);
     }
-    int number = hlg_messenger_region_add(m, lane, hlg_memory_base(memory), bytes);
+    const struct hlg_mem_region region = hlg_memory_region(memory);
+    int number = hlg_messenger_region_add(m, lane, &region);
     if (number < 0) {
         hlg_memory_release(memory);
         return number;

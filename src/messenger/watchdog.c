@@ -96,10 +96,10 @@ static int peer_close(struct hlg_transport *t, uint32_t peer)
     return result;
 }
 
-static int mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int mem_register(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem)
 {
     struct hlg_transport *below = enter(t, "mem_register");
-    int result = below->ops->mem_register(below, base, bytes, mem);
+    int result = below->ops->mem_register(below, region, mem);
 
     leave(t);
     return result;

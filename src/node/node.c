@@ -268,8 +268,8 @@ static int add_memory(struct node *node)
     int status = 0;
     for (uint32_t lane = 0; lane < hlg_layout_lanes(&node->layout) && status >= 0; lane++) {
         struct hlg_memory *memory = ranks_memory(node->ranks, node_ranks_lane(node, lane));
-        status = hlg_messenger_region_add(node->messenger, lane, hlg_memory_base(memory),
-                                          hlg_memory_bytes(memory));
+        const struct hlg_mem_region region = hlg_memory_region(memory);
+        status = hlg_messenger_region_add(node->messenger, lane, &region);
     }
     if (status >= 0) {
         status = add_places(node);

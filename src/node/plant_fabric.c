@@ -63,9 +63,9 @@ static int peer_close(struct hlg_transport *t, uint32_t peer)
     return self(t)->below->ops->peer_close(self(t)->below, peer);
 }
 
-static int mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int mem_register(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem)
 {
-    return self(t)->below->ops->mem_register(self(t)->below, base, bytes, mem);
+    return self(t)->below->ops->mem_register(self(t)->below, region, mem);
 }
 
 static int mem_export(struct hlg_transport *t, hlg_mem mem, struct hlg_mem_export *out)

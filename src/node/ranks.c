@@ -161,18 +161,21 @@ static bool prepare_rank(struct rank_process *process, int socket)
     const uint32_t index = process->lane % layout->tp;
     const size_t scratch_bytes = tlm_rank_bytes(ranks->config.model, layout->tp);
     void *scratch = map_memory(scratch_bytes, MAP_PRIVATE);
+    const struct hlg_memory_site site = {.kind = HLG_MEMORY_HOST};
     struct hlg_memory *memory = NULL;
+    char error[256] = "";
     uint64_t bytes = 0;
     const int count = hlg_places_linear(layout, process->lane, NULL, 0, &bytes);
-    if (count <= 0 || scratch == NULL || hlg_memory_create(bytes, &memory) != 0) {
+    if (count <= 0 || scratch == NULL ||
+        hlg_memory_create(&site, bytes, &memory, error, sizeof error) != 0) {
         return false;
     }
     /* The context group is the last one and its only place the last. */
     process->contexts = (uint8_t *)hlg_memory_base(memory) + bytes -
                         (uint64_t)layout->groups[1].page_count * hlg_layout_page_bytes(layout, 1);
-    const struct hlg_fd_header header = {
-        .kind = HLG_MEMORY_HOST, .lane = process->lane, .bytes = bytes};
-    const int fd = hlg_memory_export(memory);
+    struct hlg_fd_header header;
+    const int fd = hlg_memory_export(memory, &header, error, sizeof error);
+    header.lane = process->lane;
     if (fd < 0 || hlg_fd_send(socket, &header, fd) != 0) {
         return false;
     }
@@ -295,7 +298,7 @@ static int take_memory(struct ranks *ranks, uint32_t lane)
     }
     int status = -HLG_EPROTO;
     if (header.kind == HLG_MEMORY_HOST && header.lane == lane) {
-        status = hlg_memory_import(fd, header.bytes, &ranks->lane[lane].memory);
+        status = hlg_memory_import(fd, &header, &ranks->lane[lane].memory, NULL, 0);
     }
     (void)close(fd);
     return status;

@@ -64,7 +64,8 @@ void node_endpoint(struct node *node)
     assert_int_equal(node->fabric->open(node->fabric, 0, 0, &t), 0);
     node->t = t;
     t->ops->query(t, &node->caps);
-    assert_int_equal(t->ops->mem_register(t, node->memory, MEMORY_BYTES, &node->mem), 0);
+    assert_int_equal(t->ops->mem_register(t, &HLG_MEM_HOST(node->memory, MEMORY_BYTES), &node->mem),
+                     0);
     assert_int_equal(t->ops->mem_export(t, node->mem, &node->export), 0);
     const int bytes = t->ops->address(t, node->address, sizeof node->address);
     assert_in_range(bytes, 1, sizeof node->address);

@@ -486,7 +486,8 @@ static void keys_are_unique(void **state)
             struct hlg_transport *t = nodes[n]->t;
             struct hlg_mem_export export;
             assert_int_equal(
-                t->ops->mem_register(t, nodes[n]->memory + (size_t)i * 4096, 4096, &mems[count]),
+                t->ops->mem_register(t, &HLG_MEM_HOST(nodes[n]->memory + (size_t)i * 4096, 4096),
+                                     &mems[count]),
                 0);
             assert_int_equal(t->ops->mem_export(t, mems[count], &export), 0);
             for (uint32_t j = 0; j < count; j++) {
@@ -510,7 +511,8 @@ static void registrations_come_and_go(void **state)
 
     for (uint32_t i = 0; i < 500; i++) {
         hlg_mem mem = 0;
-        assert_int_equal(t->ops->mem_register(t, f->target.memory, 1u << 20, &mem), 0);
+        assert_int_equal(t->ops->mem_register(t, &HLG_MEM_HOST(f->target.memory, 1u << 20), &mem),
+                         0);
         highest = mem > highest ? mem : highest;
         assert_int_equal(t->ops->mem_release(t, mem), 0);
     }

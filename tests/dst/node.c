@@ -318,7 +318,7 @@ static int make_pump(struct node *n, struct hlg_fabric *fabric)
 
     for (uint32_t lane = 0; lane < n->lanes; lane++) {
         regions[lane] = (struct hlg_pump_region){
-            .lane = lane, .base = n->memory[lane], .bytes = n->memory_bytes};
+            .lane = lane, .memory = HLG_MEM_HOST(n->memory[lane], n->memory_bytes)};
     }
     if (n->decode) {
         config.decode = (struct hlg_decode_config){.layout = n->layout,

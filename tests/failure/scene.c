@@ -197,7 +197,7 @@ static void on_note(void *context, const struct hlg_note *note)
 static void make_pump(struct scene_node_state *n)
 {
     struct scene *s = n->scene;
-    struct hlg_pump_region region = {.lane = 0, .base = n->memory, .bytes = n->bytes};
+    struct hlg_pump_region region = {.lane = 0, .memory = HLG_MEM_HOST(n->memory, n->bytes)};
     struct hlg_pump_config config = {.role = n->decode ? HLG_ROLE_DECODE : HLG_ROLE_PREFILL,
                                      .regions = &region,
                                      .region_count = 1,

@@ -80,14 +80,17 @@ int duo_open_side(struct duo *duo, struct duo_side *side, const struct hlg_messe
     }
     assert_true(hlg_places_linear(&config->layout, 0, NULL, 0, &side->bytes) > 0);
     hlg_memory_release(side->owner);
-    assert_int_equal(hlg_memory_create(side->bytes, &side->owner), 0);
+    assert_int_equal(hlg_memory_create(&(struct hlg_memory_site){.kind = HLG_MEMORY_HOST},
+                                       side->bytes, &side->owner, NULL, 0),
+                     0);
     side->memory = hlg_memory_base(side->owner);
     for (uint64_t i = 0; prefill && i < side->bytes; i++) {
         side->memory[i] = (uint8_t)(i * 167 + i / 256);
     }
-    int fd = hlg_memory_export(side->owner);
+    struct hlg_fd_header header;
+    int fd = hlg_memory_export(side->owner, &header, NULL, 0);
     assert_true(fd >= 0);
-    assert_int_equal(hlg_messenger_region_import(side->messenger, 0, fd, side->bytes), 0);
+    assert_int_equal(hlg_messenger_region_import(side->messenger, 0, fd, &header), 0);
     (void)close(fd);
     assert_int_equal(hlg_messenger_places_linear(side->messenger), 0);
     if (prefill) {

@@ -554,6 +554,43 @@ static void a_greedy_decoder_leaves_the_others_room(void **state)
     }
 }
 
+/* What a decoder could not have here though nobody had anything open is not to be asked for again; what is
+ * beyond its share now, is. The request takes two blocks, one for each list. */
+static void only_what_can_come_to_fit_is_to_be_asked_for_again(void **state)
+{
+    static const uint32_t percents[] = {0, 50, 100};
+
+    (void)state;
+    for (uint32_t i = 0; i < 3 * 2 * 6; i++) {
+        const uint32_t blocks = 1 + i % 6;
+        const uint32_t peers = 1 + i / 6 % 2;
+        const uint32_t percent = percents[i / 12];
+        const uint32_t most = blocks - (peers - 1) * (blocks * percent / 100 / peers);
+        struct hlg_prefill_config config;
+        pair_config(&config);
+        pair_layout(&config.layout, 1, 2, 4, true);
+        config.limits.grant_requests = 4;
+        config.limits.grant_pages = 16; /* more than there is: the decoder lets it go */
+        config.limits.blocks_max = blocks;
+        config.limits.peers_max = peers;
+        config.limits.reserve_percent = percent;
+        struct pair *p = pair_simple(&config);
+        uint32_t taken = 0;
+        while (sent(p, PREFILL, HLG_MESSAGE_REJECT) == 0) {
+            const struct pair_ask ask = {.tokens = TOKENS, .page = 2 * taken, .context = taken};
+            assert_true(taken < 4);
+            assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+            pair_run(p);
+            taken++;
+        }
+        taken--;
+        assert_int_equal(taken, most / 2);
+        const hlg_time retry = pair_last(p, DECODE, HLG_NOTICE_FAILED)->retry_after_ns;
+        assert_true((retry > 0) == (most >= 2));
+        pair_close(p);
+    }
+}
+
 /* A decoder that never gives credit for immediates holds operations that cannot be posted, one on each rail.
  * Another one's requests go through all the same. */
 static void a_decoder_without_credit_leaves_the_others_operations(void **state)
@@ -752,6 +789,7 @@ int main(void)
         cmocka_unit_test(a_decoder_that_comes_later_is_told_of_draining),
         cmocka_unit_test(no_peer_can_take_anothers_reserve),
         cmocka_unit_test(a_greedy_decoder_leaves_the_others_room),
+        cmocka_unit_test(only_what_can_come_to_fit_is_to_be_asked_for_again),
         cmocka_unit_test(a_decoder_without_credit_leaves_the_others_operations),
         cmocka_unit_test(a_decoder_without_credit_leaves_the_others_forwards),
         cmocka_unit_test(any_that_waits_may_be_cancelled),

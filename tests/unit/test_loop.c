@@ -90,7 +90,8 @@ static void open_end(struct net *n, uint32_t node)
     struct end *e = &n->ends[node];
 
     assert_int_equal(fabric->open(fabric, 0, 0, &e->t), 0);
-    assert_int_equal(e->t->ops->mem_register(e->t, e->memory, sizeof(e->memory), &e->mem), 0);
+    assert_int_equal(
+        e->t->ops->mem_register(e->t, &HLG_MEM_HOST(e->memory, sizeof(e->memory)), &e->mem), 0);
     assert_int_equal(e->t->ops->mem_export(e->t, e->mem, &e->exported), 0);
 }
 

@@ -230,7 +230,7 @@ static void the_end_of_a_forward_leaves_other_pools_watched(void **state)
     assert_true(hlg_places_linear(&config.layout, 0, NULL, 0, &bytes) > 0);
     for (uint32_t i = 0; i < 2; i++) {
         memory[i] = calloc(bytes, 1);
-        assert_int_equal(hlg_messenger_region_add(m, i, memory[i], bytes), 0);
+        assert_int_equal(hlg_messenger_region_add(m, i, &HLG_MEM_HOST(memory[i], bytes)), 0);
         assert_int_equal(hlg_messenger_counter_watch(m, i, &counters[i]), 0);
     }
     assert_int_equal(hlg_messenger_places_linear(m), 0);

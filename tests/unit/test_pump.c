@@ -119,7 +119,7 @@ static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
     for (uint64_t i = 0; role == HLG_ROLE_PREFILL && i < n->bytes; i++) {
         n->memory[i] = (uint8_t)(i * 131 + i / 256 + index);
     }
-    struct hlg_pump_region region = {.lane = 0, .base = n->memory, .bytes = n->bytes};
+    struct hlg_pump_region region = {.lane = 0, .memory = HLG_MEM_HOST(n->memory, n->bytes)};
     config.regions = &region;
     config.region_count = 1;
     config.places = places;
@@ -879,7 +879,7 @@ static void what_cannot_work_is_refused_at_create(void **state)
     make_limits(&limits);
     int count = hlg_places_linear(&layout, 0, places, PLACES_MAX, &bytes);
     uint8_t *memory = calloc(bytes, 1);
-    struct hlg_pump_region region = {.base = memory, .bytes = bytes - 1};
+    struct hlg_pump_region region = {.memory = HLG_MEM_HOST(memory, bytes - 1)};
     struct hlg_pump_config config = {
         .role = HLG_ROLE_DECODE,
         .decode = {.limits = limits, .layout = layout, .rails = 1, .node = 1, .incarnation = 1},
@@ -891,7 +891,7 @@ static void what_cannot_work_is_refused_at_create(void **state)
         .notice = take_notice};
     assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), -HLG_EINVAL);
     assert_true(strlen(error) > 0);
-    region.bytes = bytes;
+    region.memory.bytes = bytes;
     config.place_count--;
     assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), -HLG_EINVAL);
     config.place_count++;

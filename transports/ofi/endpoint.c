@@ -142,12 +142,13 @@ static uint64_t draw_key(const struct fi_info *info)
     return bytes >= sizeof key ? key : key & ((UINT64_C(1) << (8 * bytes)) - 1);
 }
 
-static int register_once(struct ofi_endpoint *e, void *base, uint64_t bytes, uint64_t key,
+static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
                          struct fid_mr **mr)
 {
     struct fid_mr *made = NULL;
 
-    int rc = fi_mr_reg(e->domain, base, bytes, FI_WRITE | FI_REMOTE_WRITE, 0, key, 0, &made, NULL);
+    int rc = fi_mr_reg(e->domain, region->base, region->bytes, FI_WRITE | FI_REMOTE_WRITE, 0, key,
+                       0, &made, NULL);
     if (rc != 0) {
         return rc;
     }
@@ -165,7 +166,8 @@ static int register_once(struct ofi_endpoint *e, void *base, uint64_t bytes, uin
     return 0;
 }
 
-static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_region *region,
+                                 hlg_mem *mem)
 {
     struct ofi_endpoint *e = ofi_endpoint_of(t);
     struct fid_mr *mr = NULL;
@@ -175,8 +177,11 @@ static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t b
     if (e->closed) {
         return -HLG_ESTATE;
     }
-    if (base == NULL || bytes == 0) {
+    if (region->base == NULL || region->bytes == 0) {
         return -HLG_EINVAL;
+    }
+    if (region->kind != HLG_MEMORY_HOST) {
+        return -HLG_EUNSUPPORTED;
     }
     while (slot < e->owner->config.mems_max && e->mems[slot].mr != NULL) {
         slot++;
@@ -185,14 +190,15 @@ static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t b
         return -HLG_ELIMIT;
     }
     for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
-        rc = register_once(e, base, bytes, draw_key(e->info), &mr);
+        rc = register_once(e, region, draw_key(e->info), &mr);
     }
     if (rc != 0) {
-        ofi_log(e->owner, "registration of %llu bytes failed: %s", (unsigned long long)bytes,
-                fi_strerror(-rc));
+        ofi_log(e->owner, "registration of %llu bytes failed: %s",
+                (unsigned long long)region->bytes, fi_strerror(-rc));
         return rc == -FI_ENOMEM ? -HLG_ENOMEM : -HLG_EIO;
     }
-    e->mems[slot] = (struct ofi_mem){.mr = mr, .base = base, .bytes = bytes, .key = fi_mr_key(mr)};
+    e->mems[slot] = (struct ofi_mem){
+        .mr = mr, .base = region->base, .bytes = region->bytes, .key = fi_mr_key(mr)};
     *mem = slot;
     return 0;
 }
