@@ -25,7 +25,7 @@ if(HALAGE_TESTS)
 endif()
 
 halage_option(NAME OFI DOC "RDMA and TCP by libfabric" MODULE libfabric VERSION 1.17 PACKAGE libfabric-dev)
-# The driver is found at run time; its interface is declared in src/memory.
+# The driver is found at run time; its interface is src/memory/cuda_abi.h.
 halage_option(NAME CUDA DOC "Memory of GPUs")
 halage_option(NAME HWLOC DOC "Which NICs and cores are near which GPU" MODULE hwloc VERSION 2.4 BELOW 3
     PACKAGE libhwloc-dev)

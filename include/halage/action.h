@@ -19,7 +19,8 @@ enum hlg_action_kind {
     HLG_ACTION_PEER_OPEN = 1u << 2,  /* insert the peer's addresses and keys, then PEER_OPENED */
     HLG_ACTION_PEER_CLOSE = 1u << 3, /* close channel, then with `fence` the fence domain's
                                         endpoints, then event PEER_CLOSED */
-    HLG_ACTION_FLUSH = 1u << 4,      /* make landed bytes visible to the device, then FLUSHED */
+    HLG_ACTION_FLUSH = 1u << 4,      /* make landed bytes visible to the device, then FLUSHED or
+                                        FLUSH_FAILED: until then the pages stay the request's */
     HLG_ACTION_NOTICE = 1u << 5,     /* tell the engine */
     HLG_ACTION_NOTE = 1u << 6,       /* log */
 };

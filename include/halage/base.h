@@ -79,7 +79,7 @@ struct hlg_limits {
     uint32_t blocks_max;   /* blocks of HLG_BLOCK_PAGES page pairs; one list never shares a block */
     uint32_t prompt_bytes_max;  /* opaque prompt of a REQUEST */
     uint32_t message_bytes_max; /* one control frame, <= HLG_MESSAGE_BYTES_MAX */
-    uint32_t window_pieces;     /* immediates that a peer may have on the way to one rail */
+    uint32_t window_pieces;     /* pieces that a peer may have on the way to one rail */
     /* Prefill: the share of the tables of requests, blocks, chunks and operations that is kept in equal
        parts for each of peers_max decoders, 0..100; the rest is for whoever comes first. */
     uint32_t reserve_percent;

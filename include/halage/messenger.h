@@ -69,7 +69,11 @@ struct hlg_messenger_config {
     uint32_t
         waiting_max; /* accepted connections that have not proved themselves: the oldest gives way */
 
-    int32_t cpu;           /* that the core thread is pinned to; -1: none */
+    int32_t cpu;  /* that the core thread is pinned to; -1: none */
+    int32_t numa; /* node that the messenger's memory comes from; -1: the kernel's choice */
+    const char
+        *cores; /* list, as "0-3,8", that its threads keep to; NULL: any. Both hold before the first
+                              endpoint is opened; see hlg_topology_place() for those near a NIC */
     hlg_time spin_ns;      /* how long the core thread spins on an idle network before it sleeps */
     hlg_time sleep_ns;     /* longest sleep while requests are open, <= 1 ms */
     hlg_time counter_ns;   /* pause of the layer poller between looks at the counter words */
@@ -92,7 +96,7 @@ struct hlg_messenger_config {
     const char *record;
 };
 
-/* Fills in defaults: limits of hlg_limits_default(), no listening, connect 5 s, spin 50 us, sleep
+/* Fills in defaults: limits of hlg_limits_default(), no listening, no cores, connect 5 s, spin 50 us, sleep
  * 1 ms, counters 20 us, no watchdog, log level info without a log, no key, 64 waiting connections. Role,
  * layout and fabric remain the caller's. */
 void hlg_messenger_config_default(struct hlg_messenger_config *config);
@@ -398,6 +402,13 @@ int hlg_messenger_stats(struct hlg_messenger *m, struct hlg_messenger_stats *sta
  * room when that is >= `bytes`, since numbers may have grown longer meanwhile. -HLG_EFORK, -HLG_ESTATE.
  */
 int hlg_messenger_metrics(struct hlg_messenger *m, char *text, size_t bytes);
+
+/*
+ * The call of a transport that the calling thread is in, on behalf of any messenger with watchdog_ns: "write",
+ * "close", ...; NULL: none. For a handler of SIGSEGV that says where a process crashed: async-signal-safe,
+ * needs no messenger. The text is the library's and stays.
+ */
+const char *hlg_messenger_call(void);
 
 enum hlg_messenger_health {
     HLG_HEALTH_GOOD = 0,

@@ -22,6 +22,7 @@ struct hlg_prefill_config {
     uint64_t node;        /* identity, stable over restarts */
     uint64_t incarnation; /* unique to this run */
     uint8_t fingerprint[HLG_FINGERPRINT_BYTES];
+    bool acknowledged; /* the transport's DONE_WRITE does not mean placed; the pump sets it */
 };
 
 /*

@@ -40,4 +40,8 @@ struct hlg_mem_region {
 }
 #endif
 
+#ifdef __cplusplus
+}
+#endif
+
 #endif

@@ -23,7 +23,7 @@
 extern "C" {
 #endif
 
-#define HLG_TRACE_VERSION    2u
+#define HLG_TRACE_VERSION    3u
 #define HLG_TRACE_TEXT_BYTES 1024u
 
 /* ---- Recording: a pump is given the recorder (struct hlg_pump_config) and does the calls ---- */

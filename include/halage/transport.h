@@ -16,8 +16,8 @@
  *    allocated after the last registration and peer_open.
  * 5. After `close` nothing lands in memory that this endpoint exposed, and it reads no more of ours;
  *    close is bounded in time. What it wrote may still land at a target whose endpoint is open, also
- *    when DONE_WRITE reported it failed: only the target's own close, or a DONE_WRITE without error
- *    on a placed transport, says that it will not. After peer_close no new write goes to that peer;
+ *    when DONE_WRITE reported it failed: only the target's own close, its IMM, or a DONE_WRITE without
+ *    error on a placed transport, says that it will not. After peer_close no new write goes to that peer;
  *    those under way complete.
  * 6. What differs between backends is data in struct hlg_transport_caps.
  */
@@ -36,11 +36,13 @@ struct hlg_transport_caps {
     uint32_t pieces_max;  /* pieces that may be in flight at a time */
     uint32_t cq_depth;    /* immediates that may wait unread */
     uint64_t piece_bytes_max;
-    bool placed;        /* DONE_WRITE means placed, not just acknowledged */
-    bool pollable;      /* wait_fd gives a descriptor that wakes on progress */
-    bool reachable;     /* other hosts can write to an endpoint, if they have its keys */
-    bool device_memory; /* mem_register takes HLG_MEMORY_CUDA */
-    hlg_time stall_ns;  /* see 1 */
+    uint64_t merge_bytes_max; /* pages that follow one another are worth writing at once, up to so
+                                 many bytes; 0: not at all */
+    bool placed;              /* DONE_WRITE means placed, not just acknowledged */
+    bool pollable;            /* wait_fd gives a descriptor that wakes on progress */
+    bool reachable;           /* other hosts can write to an endpoint, if they have its keys */
+    bool device_memory;       /* mem_register takes HLG_MEMORY_CUDA */
+    hlg_time stall_ns;        /* see 1 */
 };
 
 /* A registration of ours, as this endpoint sees it. Index into the transport's own table. */
