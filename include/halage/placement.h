@@ -9,6 +9,10 @@
 
 #include "base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Fits every list of 1024 cores that a kernel prints for a real machine; longer ones are refused. */
 #define HLG_CPULIST_BYTES 2048u
 
@@ -66,5 +70,9 @@ int hlg_placement_read(struct hlg_placement *placement);
 
 /* The NUMA node on which the page of an address lies, or -1 where that is not known. Touch it first. */
 int32_t hlg_placement_node(const void *address);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -28,9 +28,17 @@ struct hlg_mem_region {
 };
 
 /* Host memory as a region. */
+#ifdef __cplusplus
+#define HLG_MEM_HOST(start, size) (hlg_mem_region{(start), (size), HLG_MEMORY_HOST, 0, -1, 0})
+#else
 #define HLG_MEM_HOST(start, size) \
     ((struct hlg_mem_region){     \
         .base = (start), .bytes = (size), .kind = HLG_MEMORY_HOST, .dmabuf_fd = -1})
+#endif
+
+#ifdef __cplusplus
+}
+#endif
 
 #ifdef __cplusplus
 }

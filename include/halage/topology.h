@@ -15,6 +15,10 @@
 
 #include "placement.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_TOPOLOGY_GPUS_MAX    64u
 #define HLG_TOPOLOGY_NICS_MAX    512u
 #define HLG_TOPOLOGY_NAME_BYTES  64u
@@ -166,5 +170,9 @@ int hlg_topology_nic_find(const struct hlg_topology *topology, const char *text,
  */
 int hlg_topology_place(const struct hlg_topology *topology, uint32_t gpu, uint32_t nic,
                        struct hlg_placement *placement, char *why, size_t why_bytes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

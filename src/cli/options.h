@@ -24,6 +24,11 @@ int options_parse(const struct argp *options, int argc, char **argv, unsigned fl
  * is no option (which argp leaves to the command), or "-". */
 const char *options_optional(char *argument, struct argp_state *state);
 
+/* The same where the first `count` words after argv[0] are options of a file: what a parser says of their values, by
+ * options_error() and its state's name, begins with the file's name. */
+int options_parse_after(const struct argp *options, const char *file, int count, int argc,
+                        char **argv, void *input);
+
 /* Print "<program>: <sentence>" to stderr. Returns EINVAL, for a parser to return. */
 __attribute__((format(printf, 2, 3))) int options_error(const char *program, const char *format,
                                                         ...);

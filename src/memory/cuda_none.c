@@ -3,9 +3,10 @@
 
 static int absent(char *error, size_t error_bytes)
 {
-    return memory_fail(-HLG_EUNSUPPORTED, error, error_bytes,
-                       "this build of halage has no CUDA memory: configure it with HALAGE_CUDA=ON, "
-                       "or use memory of kind host");
+    return memory_fail(
+        -HLG_EUNSUPPORTED, error, error_bytes,
+        "built without CUDA memory; configure with -DHALAGE_CUDA=ON, or use memory of "
+        "kind host");
 }
 
 int memory_cuda_create(struct hlg_memory *m, char *error, size_t error_bytes)

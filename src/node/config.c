@@ -4,6 +4,7 @@
 #include "../cli/options.h"
 #include "key.h"
 
+#include <halage/log.h>
 #include <halage/placement.h>
 #include <halage/refusal.h>
 
@@ -36,6 +37,25 @@ void node_config_default(struct node_config *config)
     config->model.batch_sequences_max = NODE_SEQUENCES_MAX;
     config->model.context_tokens_max = NODE_CONTEXT_TOKENS;
     config->model.batch_tokens_max = NODE_CONTEXT_TOKENS;
+}
+
+bool node_log_level(const char *program, enum hlg_log_level otherwise, enum hlg_log_level *level)
+{
+    static const enum hlg_log_level levels[] = {HLG_LOG_FATAL, HLG_LOG_ERROR, HLG_LOG_WARN,
+                                                HLG_LOG_INFO, HLG_LOG_DEBUG};
+    const char *word = getenv("HALAGE_LOG");
+    *level = otherwise;
+    if (word == NULL || *word == '\0') {
+        return true;
+    }
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        if (strcmp(word, hlg_log_level_text(levels[i])) == 0) {
+            *level = levels[i];
+            return true;
+        }
+    }
+    (void)options_error(program, "HALAGE_LOG: '%s': write fatal, error, warn, info or debug", word);
+    return false;
 }
 
 /* A whole number from `min` to `max`, or one line on stderr. */
@@ -491,4 +511,18 @@ void node_config_print(const struct node_config *config, char *text, size_t capa
                    model->hidden, model->page_tokens, model->arrangement == TLM_NHD ? "nhd" : "hnd",
                    config->source_tp, config->target_tp, config->target_dp, chunk, config->provider,
                    model->seed);
+}
+
+void node_config_tell(const struct node_config *config, const char *file, char *text,
+                      size_t capacity)
+{
+    char *words[NODE_CONFIG_WORDS] = {NULL};
+    const int count = node_config_words(config, words);
+    size_t used = (size_t)snprintf(text, capacity, "config %s:", file);
+    for (int i = 0; i < count; i++) {
+        used += used < capacity
+                    ? (size_t)snprintf(text + used, capacity - used, " %s", words[i] + 2)
+                    : 0;
+        free(words[i]);
+    }
 }

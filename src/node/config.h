@@ -8,6 +8,7 @@
 #include "plant.h"
 
 #include <argp.h>
+#include <halage/log.h>
 #include <halage/message.h>
 #include <halage/plan.h>
 #include <halage/transport/sealed.h>
@@ -234,6 +235,10 @@ enum {
     NODE_CONTEXT_TOKENS = 512 /* longest sequence: prompt and output */
 };
 
+/* Level of a messenger's log: HALAGE_LOG where it is set, else `otherwise`. Returns whether HALAGE_LOG is a level; else
+ * a line is on stderr. */
+bool node_log_level(const char *program, enum hlg_log_level otherwise, enum hlg_log_level *level);
+
 void node_config_default(struct node_config *config);
 
 /*
@@ -266,6 +271,10 @@ void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FI
  * array's use is the caller's. Returns how many, <= NODE_CONFIG_WORDS, or -HLG_ENOMEM. */
 #define NODE_CONFIG_WORDS 28
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS]);
+
+/* What is in effect, after the options of a file, in one line: "config FILE: layers=4 pages=300 ...". */
+void node_config_tell(const struct node_config *config, const char *file, char *text,
+                      size_t capacity);
 
 /* The same in one line for people. */
 void node_config_print(const struct node_config *config, char *text, size_t capacity);

@@ -2,6 +2,7 @@
 #include "node.h"
 
 #include "../cli/cli.h"
+#include "../cli/config_file.h"
 #include "../cli/options.h"
 #include "crash.h"
 #include "place.h"
@@ -33,9 +34,11 @@ enum key {
     KEY_CONTROL,
     KEY_NUMBER,
     KEY_VERBOSE,
+    KEY_CONFIG,
 };
 
 static const struct argp_option prefill_options[] = {
+    CONFIG_FILE_ROW(KEY_CONFIG),
     {"listen", KEY_LISTEN, "HOST:PORT", 0,
      "Where decode nodes connect; :PORT is all addresses, port 0 any (default 127.0.0.1:7700)", 0},
     NODE_OPTION_ROWS,
@@ -47,6 +50,7 @@ static const struct argp_option prefill_options[] = {
 };
 
 static const struct argp_option decode_options[] = {
+    CONFIG_FILE_ROW(KEY_CONFIG),
     {"connect", KEY_CONNECT, "HOST:PORT,...", 0, "The prefill nodes, which are asked in turn", 0},
     NODE_OPTION_ROWS,
     NODE_SOURCES_ROW,
@@ -69,6 +73,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_VERBOSE:
         options->verbose = true;
         return 0;
+    case KEY_CONFIG:
+        return 0; /* config_file_parse() has read it */
     case KEY_CONTROL:
         if (!options_u32(argument, &number) || number > INT32_MAX) {
             return options_error(state->name, "--control-fd: '%s': no descriptor", argument);
@@ -98,7 +104,12 @@ int node_options_parse(struct node_options *options, enum hlg_role role, int arg
     };
     *options = (struct node_options){.control = -1, .program = argv[0]};
     node_config_default(&options->config);
-    return options_parse(&table, argc, argv, 0, options) == 0 ? 0 : CLI_BAD_INPUT;
+    if (config_file_parse(&table, argc, argv, options, &options->file) != 0 ||
+        !node_log_level(argv[0], options->verbose ? HLG_LOG_INFO : HLG_LOG_ERROR,
+                        &options->level)) {
+        return CLI_BAD_INPUT;
+    }
+    return 0;
 }
 
 hlg_time node_now(void)
@@ -138,16 +149,11 @@ void node_say(const struct node *node, const char *format, ...)
     }
 }
 
-static enum hlg_log_level shown_level(const struct node *node)
-{
-    return node->options.verbose ? HLG_LOG_INFO : HLG_LOG_ERROR;
-}
-
 static void take_log(void *context, enum hlg_log_level level, const char *line)
 {
     struct node *node = context;
     plant_stop_line(node, line);
-    if (level <= shown_level(node)) {
+    if (level <= node->options.level) {
         node_say(node, "%s: %s", hlg_log_level_text(level), line);
     }
 }
@@ -340,7 +346,7 @@ static int open_messenger(struct node *node)
     config.log_context = node;
     /* A planted stop goes by lines that nobody sees. */
     config.log_level = plant_has_step(&node->options.config.plant) ? (uint32_t)HLG_LOG_DEBUG
-                                                                   : (uint32_t)shown_level(node);
+                                                                   : (uint32_t)node->options.level;
     if (node->options.config.record != NULL) {
         /* Where it cannot be made, the file in it cannot be either, which says why. */
         (void)mkdir(node->options.config.record, 0777);
@@ -554,8 +560,12 @@ void node_announce(struct node *node)
         node_send(node, &up, sizeof up);
         return;
     }
-    char text[512];
-    node_config_print(&node->options.config, text, sizeof text);
+    char text[1024];
+    if (node->options.file != NULL) {
+        node_config_tell(&node->options.config, node->options.file, text, sizeof text);
+    } else {
+        node_config_print(&node->options.config, text, sizeof text);
+    }
     node_say(node, "%s", text);
     node_say(node, "%" PRIu32 " ranks, provider %s, listening on %s, port %d",
              ranks_lanes(node->ranks), node->provider, node->options.address, port);

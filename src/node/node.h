@@ -19,11 +19,13 @@
 
 struct node_options {
     struct node_config config;
-    const char *program; /* for messages about options */
-    const char *address; /* to listen on; to connect to: with commas between */
-    uint32_t number;     /* of its kind, for messages; 0: the only one */
-    int control;         /* socket to the command that started it; -1: none */
-    bool verbose;        /* the messenger's log at level info */
+    const char *program;      /* for messages about options */
+    const char *address;      /* to listen on; to connect to: with commas between */
+    uint32_t number;          /* of its kind, for messages; 0: the only one */
+    int control;              /* socket to the command that started it; -1: none */
+    bool verbose;             /* the messenger's log at level info */
+    enum hlg_log_level level; /* of the messenger's log */
+    const char *file;         /* that options came from; NULL: none */
 };
 
 struct node {

@@ -9,6 +9,6 @@ int topology_discover(const struct hlg_topology_config *config, struct hlg_topol
     (void)config;
     (void)t;
     (void)snprintf(error, error_bytes,
-                   "topology: built without hwloc: install it (tools/setup) and build again");
+                   "built without hwloc; install it and configure with -DHALAGE_HWLOC=ON");
     return -HLG_ESTATE;
 }

@@ -102,7 +102,7 @@ done <"$work/headers"
     echo 'static void *const functions[] = {'
     find "$prefix/share/man/man3" -name 'hlg_*.3' -printf '    (void *)%f,\n' | sed 's/\.3,/,/' | sort
     echo '};'
-    echo 'int main() { for (void *f : functions) if (f == nullptr) return 1; return 0; }'
+    echo 'int main() { char byte; if (HLG_MEM_HOST(&byte, 1).bytes != 1) return 1; for (void *f : functions) if (f == nullptr) return 1; return 0; }'
 } >"$work/all.cpp"
 # shellcheck disable=SC2046,SC2086 # words are what it gives
 g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags $modules) "$work/all.cpp" \

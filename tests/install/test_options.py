@@ -96,6 +96,12 @@ class Options(unittest.TestCase):
             self.expect(demo, 0, "2 verified")
         else:
             self.expect(demo, 2, "built without libfabric; install it and configure with -DHALAGE_OFI=ON")
+            self.expect([bin_ / "halage", "perf", "run", "--local"], 1, "built without libfabric; install it")
+        topo = [bin_ / "halage", "topo"]
+        if chosen["HWLOC"] == "ON":
+            self.expect(topo, 0, "")
+        else:
+            self.expect(topo, 1, "built without hwloc; install it and configure with -DHALAGE_HWLOC=ON")
         simulate = [bin_ / "halage-sim", "check", self.sources / "scenarios" / "article" / "r1-1p3d.yaml"]
         if chosen["SIMGRID"] == "ON":
             self.expect(simulate, 0, "")

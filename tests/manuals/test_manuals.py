@@ -18,6 +18,7 @@ SOURCES = pathlib.Path(os.environ["HALAGE_SOURCE_DIR"])
 BIN = pathlib.Path(os.environ["HALAGE_BIN_DIR"])
 MAN1 = SOURCES / "docs" / "man"
 MAN3 = pathlib.Path(sys.argv.pop(1))
+KINDS = {("halage", "node"): ["prefill", "decode"], ("halage", "perf"): ["serve", "run"]}
 ALWAYS = {"--help", "--usage", "--version"}
 
 
@@ -126,10 +127,15 @@ class Programs(unittest.TestCase):
         used = set()
         for command in commands(program):
             titles = [t for t in parts if re.search(rf"\b{command}\b", t)]
-            words = [[program, command, "prefill"], [program, command, "decode"]] if (program, command) == (
-                "halage", "node") else [[program, command]]
+            kinds = KINDS.get((program, command), [])
+            words = [[program, command, kind] for kind in kinds] or [[program, command]]
             wanted = set().union(*(options_of_help(*w) for w in words))
             there = set().union(set(), *(options_of_page(parts[t]) for t in titles))
+            own = MAN1 / f"{program}-{command}.1"
+            if own.exists():
+                text = own.read_text().split("\n.SH OPTIONS\n")[1].split("\n.SH ")[0]
+                self.assertEqual(options_of_page("\n" + text) - wanted - ALWAYS, set(), f"{own.name}: no such options")
+                there |= options_of_page("\n" + text)
             self.assertEqual(wanted - there, set(), f"options of '{program} {command}' that {page.name} does not have")
             used |= wanted
             self.assertRegex(page.read_text().replace("\\-", "-"), rf"(?m)^\.B {program} {command}\b",
