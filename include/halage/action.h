@@ -8,6 +8,10 @@
 #include "message.h"
 #include "plan.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Bits, so that `next` can be asked for some kinds only. */
 enum hlg_action_kind {
     HLG_ACTION_WRITE = 1u << 0,      /* of a lane: offer to a transport, then event TAKEN */
@@ -102,6 +106,12 @@ struct hlg_note {
     uint64_t c;
 };
 
+struct hlg_action_close {
+    uint32_t peer;
+    uint32_t domain;
+    bool fence; /* false: it never was up, and others of the domain go on */
+};
+
 struct hlg_action {
     uint32_t kind; /* enum hlg_action_kind */
     union {
@@ -109,14 +119,14 @@ struct hlg_action {
         struct hlg_action_send send;
         struct hlg_notice notice;
         struct hlg_note note;
-        uint32_t peer; /* PEER_OPEN */
-        struct {
-            uint32_t peer;
-            uint32_t domain;
-            bool fence;     /* false: it never was up, and others of the domain go on */
-        } close;            /* PEER_CLOSE */
-        hlg_handle request; /* FLUSH */
+        uint32_t peer;                 /* PEER_OPEN */
+        struct hlg_action_close close; /* PEER_CLOSE */
+        hlg_handle request;            /* FLUSH */
     };
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

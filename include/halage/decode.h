@@ -9,6 +9,10 @@
 #include "event.h"
 #include "metrics.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_decode;
 
 struct hlg_decode_config {
@@ -55,5 +59,9 @@ enum hlg_page_state {
 };
 enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, uint32_t group,
                                     uint32_t page, hlg_handle *owner);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

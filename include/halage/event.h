@@ -7,6 +7,10 @@
 
 #include "message.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum hlg_event_kind {
     /* from the driver, both machines */
     HLG_EVENT_TIME = 1,     /* nothing but the time: deadlines are looked at */
@@ -74,7 +78,7 @@ struct hlg_event_layer {
 struct hlg_event_imm {
     uint32_t imm;        /* any of the coalesced ones: all have this slot and generation */
     uint32_t pieces;     /* sum of their pieces */
-    uint32_t immediates; /* how many there were, for credit */
+    uint32_t immediates; /* how many there were */
     uint32_t lane;
     uint32_t rail;
     uint32_t domain;
@@ -121,6 +125,11 @@ struct hlg_event_submit {
     struct hlg_page_list groups[HLG_GROUPS_MAX];
 };
 
+struct hlg_event_room {
+    uint32_t lane;
+    uint32_t rail;
+};
+
 struct hlg_event {
     uint32_t kind; /* enum hlg_event_kind */
     hlg_time now;
@@ -134,13 +143,14 @@ struct hlg_event {
         struct hlg_event_reject reject;
         struct hlg_event_chunk chunk;
         struct hlg_event_submit submit;
-        struct {
-            uint32_t lane;
-            uint32_t rail;
-        } room;             /* ROOM */
-        uint32_t forward;   /* FORWARD_END, FORWARD_ABORT */
-        hlg_handle request; /* CANCEL, RELEASE, FLUSHED, FLUSH_FAILED */
+        struct hlg_event_room room; /* ROOM */
+        uint32_t forward;           /* FORWARD_END, FORWARD_ABORT */
+        hlg_handle request;         /* CANCEL, RELEASE, FLUSHED, FLUSH_FAILED */
     };
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

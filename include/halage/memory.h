@@ -10,6 +10,10 @@
 
 #include "region.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_memory;
 
 /* Where memory is to be made. */
@@ -118,5 +122,9 @@ int hlg_fd_send(int socket, const struct hlg_fd_header *header, int fd);
  * malformed (any descriptor that came is closed); -HLG_EIO.
  */
 int hlg_fd_receive(int socket, struct hlg_fd_header *header, int *fd);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -17,8 +17,8 @@
  *    allocated after the last registration and peer_open.
  * 5. After `close` nothing lands in memory that this endpoint exposed, and it reads no more of ours;
  *    close is bounded in time. What it wrote may still land at a target whose endpoint is open, also
- *    when DONE_WRITE reported it failed: only the target's own close, or a DONE_WRITE without error
- *    on a placed transport, says that it will not. After peer_close no new write goes to that peer;
+ *    when DONE_WRITE reported it failed: only the target's own close, its IMM, or a DONE_WRITE without
+ *    error on a placed transport, says that it will not. After peer_close no new write goes to that peer;
  *    those under way complete.
  * 6. What differs between backends is data in struct hlg_transport_caps.
  */
@@ -28,17 +28,23 @@
 #include "flush.h"
 #include "region.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_transport_caps {
     char provider[16];    /* the name that the backend itself uses, zero padded */
     uint32_t domains_max; /* fence domains that are affordable */
     uint32_t pieces_max;  /* pieces that may be in flight at a time */
     uint32_t cq_depth;    /* immediates that may wait unread */
     uint64_t piece_bytes_max;
-    bool placed;        /* DONE_WRITE means placed, not just acknowledged */
-    bool pollable;      /* wait_fd gives a descriptor that wakes on progress */
-    bool reachable;     /* other hosts can write to an endpoint, if they have its keys */
-    bool device_memory; /* mem_register takes HLG_MEMORY_CUDA */
-    hlg_time stall_ns;  /* see 1 */
+    uint64_t merge_bytes_max; /* pages that follow one another are worth writing at once, up to so
+                                 many bytes; 0: not at all */
+    bool placed;              /* DONE_WRITE means placed, not just acknowledged */
+    bool pollable;            /* wait_fd gives a descriptor that wakes on progress */
+    bool reachable;           /* other hosts can write to an endpoint, if they have its keys */
+    bool device_memory;       /* mem_register takes HLG_MEMORY_CUDA */
+    hlg_time stall_ns;        /* see 1 */
 };
 
 /* A registration of ours, as this endpoint sees it. Index into the transport's own table. */
@@ -95,21 +101,25 @@ enum hlg_transport_event_kind {
     HLG_TRANSPORT_PEER_DOWN,
 };
 
+struct hlg_transport_done {
+    hlg_op_id op;
+    uint32_t done;   /* pieces that completed without error */
+    uint32_t failed; /* others; done + failed adds up to what was taken */
+    int32_t status;  /* negated enum hlg_error of the first failure */
+};
+
+struct hlg_transport_imm {
+    uint32_t imm; /* slot and generation are those of every one summed here; fence marks are
+                     summed apart, and then the weight is HLG_IMM_WEIGHT_MARK */
+    uint32_t pieces;
+    uint32_t immediates;
+};
+
 struct hlg_transport_event {
     uint32_t kind;
     union {
-        struct {
-            hlg_op_id op;
-            uint32_t done;   /* pieces that completed without error */
-            uint32_t failed; /* others; done + failed adds up to what was taken */
-            int32_t status;  /* negated enum hlg_error of the first failure */
-        } done;
-        struct {
-            uint32_t imm; /* slot and generation are those of every one summed here; fence marks are
-                             summed apart, and then the weight is HLG_IMM_WEIGHT_MARK */
-            uint32_t pieces;
-            uint32_t immediates;
-        } imm;
+        struct hlg_transport_done done;
+        struct hlg_transport_imm imm;
         uint32_t peer; /* PEER_DOWN */
     };
 };
@@ -185,5 +195,9 @@ struct hlg_fabric {
      * they are visible when their IMM is polled. */
     struct hlg_flusher *flusher;
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -156,12 +156,26 @@ static int check_words(const struct argp *options, int argc, char **argv, unsign
             (void)options_error(argv[0], "option '--%s' takes no value", option->name);
             return CLI_BAD_INPUT;
         }
-        if (option->arg != NULL && !has_value && ++i == argc) {
+        const bool needs = option->arg != NULL && (option->flags & OPTION_ARG_OPTIONAL) == 0;
+        if (needs && !has_value && ++i == argc) {
             (void)options_error(argv[0], "option '%s' needs a value: %s", word, option->arg);
             return CLI_BAD_INPUT;
         }
     }
     return 0;
+}
+
+const char *options_optional(char *argument, struct argp_state *state)
+{
+    if (argument != NULL) {
+        return argument;
+    }
+    const char *next = state->next < state->argc ? state->argv[state->next] : NULL;
+    if (next == NULL || (next[0] == '-' && next[1] != '\0')) {
+        return "-";
+    }
+    state->next++;
+    return next;
 }
 
 int options_parse(const struct argp *options, int argc, char **argv, unsigned flags, void *input)

@@ -27,8 +27,10 @@ struct source {
     uint32_t offset; /* replica offset */
     bool sent;       /* the peer may have seen the REQUEST */
     bool accepted;
+    bool awaits; /* FENCED came; it is believed once `awaited` pieces are counted */
     bool fenced; /* nothing of it can land any more */
     bool lost;   /* the session ended and its domain could not be closed for certain */
+    uint64_t awaited;
 };
 
 struct request {
@@ -268,6 +270,14 @@ static void fence(struct hlg_decode *d, struct source *source, uint32_t kind)
     }
 }
 
+/* FENCED is believed when what it speaks for is counted: now, or by an immediate to come. */
+static void believe(struct hlg_decode *d, struct source *source)
+{
+    if (source->awaits && d->slots.slots[source->slot].counted >= source->awaited) {
+        fence(d, source, HLG_MESSAGE_FENCED);
+    }
+}
+
 static void send_answer(struct hlg_decode *d, const struct source *source, uint32_t kind)
 {
     struct outgoing out = {
@@ -392,7 +402,7 @@ static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason
         struct source *source = &r->sources[i];
         if (!source->sent) {
             fence(d, source, 0); /* its REQUEST is dropped unsent */
-        } else if (!source->fenced) {
+        } else if (!source->fenced && !source->awaits) {
             send_answer(d, source, HLG_MESSAGE_CANCEL);
         }
     }
@@ -705,7 +715,7 @@ static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
         return;
     }
     /* One that comes again, after its request was whole, took nothing out of the window. */
-    uint64_t credited = hlg_min_u64(e->immediates, sender->owed);
+    uint64_t credited = hlg_min_u64(e->pieces, sender->owed);
     HLG_ASSERT(e->rail < d->config.rails && e->lane < d->rails / d->config.rails);
     struct taken *taken = &d->taken[peer * d->rails + e->lane * d->config.rails + e->rail];
     sender->owed -= credited;
@@ -726,6 +736,8 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     slot->counted += pieces;
     if (r->state == REQUEST_QUARANTINED) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_LATE, source->peer, slot->number, pieces, 0);
+        believe(d, source);
+        settle(d, r);
         return;
     }
     if (!source->sent) {
@@ -828,6 +840,44 @@ static void on_accept(struct hlg_decode *d, struct request *r, struct source *so
     }
 }
 
+/*
+ * FENCED. On a transport that merely acknowledges writes it is believed only when the pieces that it speaks for
+ * are counted: each is then in its page, and is not placed again. A peer that has posted fewer than came, or
+ * more than were asked for, is not to be believed at all. Only the first FENCED knows: a second one answers a
+ * CANCEL that it crossed. Returns whether the session goes on.
+ */
+static bool take_fenced(struct hlg_decode *d, struct source *source,
+                        const struct hlg_answer *answer)
+{
+    const struct slot *slot = &d->slots.slots[source->slot];
+
+    if (source->awaits || source->fenced) {
+        return true;
+    }
+    source->awaits = true;
+    switch ((enum hlg_await)answer->await) {
+    case HLG_AWAIT_NOTHING:
+        source->awaited = 0;
+        break;
+    case HLG_AWAIT_PIECES:
+        source->awaited = answer->pieces;
+        break;
+    case HLG_AWAIT_ALL:
+        source->awaited = slot->expected;
+        break;
+    }
+    if (source->awaited > slot->expected ||
+        (answer->await != HLG_AWAIT_NOTHING && source->awaited < slot->counted)) {
+        source->awaits = false;
+        sessions_note(&d->sessions, HLG_NOTE_PIECES_DIFFER, source->peer, slot->number,
+                      slot->counted, source->awaited);
+        sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        return false;
+    }
+    believe(d, source);
+    return true;
+}
+
 /* REJECT, FENCED and FAILED: this source writes no more, or is about to say so. */
 static void on_end_of_source(struct hlg_decode *d, struct request *r, struct source *source,
                              uint32_t kind, const struct hlg_answer *answer)
@@ -840,8 +890,10 @@ static void on_end_of_source(struct hlg_decode *d, struct request *r, struct sou
                answer->reason <= HLG_REASON_PREEMPTED) {
         reason = (enum hlg_reason)answer->reason;
     }
-    if (kind != HLG_MESSAGE_FAILED) {
+    if (kind == HLG_MESSAGE_REJECT) {
         fence(d, source, kind);
+    } else if (kind == HLG_MESSAGE_FENCED && !take_fenced(d, source, answer)) {
+        return; /* the session's end fails the request */
     }
     if (r->state == REQUEST_READY) {
         return; /* whole all the same: immediates alone complete a request */
@@ -1274,6 +1326,8 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
                    slot->counted <= slot->expected);
         HLG_ASSERT(!d->credits.waits[source->slot] ||
                    (!source->sent && r->state == REQUEST_PLANNED));
+        HLG_ASSERT(!source->awaits || (source->sent && source->awaited <= slot->expected));
+        HLG_ASSERT(!source->awaits || source->fenced || source->awaited > slot->counted);
         unfenced += !source->fenced && !source->lost;
         sent += source->sent;
     }

@@ -145,7 +145,10 @@ static void answer(struct hlg_prefill *p, const struct prefill_request *r, uint3
                            .answer = {.number = r->number,
                                       .incarnation = p->config.incarnation,
                                       .pieces = pieces,
-                                      .reason = kind == HLG_MESSAGE_FAILED ? r->reason : 0}});
+                                      .reason = kind == HLG_MESSAGE_FAILED ? r->reason : 0,
+                                      .await = kind == HLG_MESSAGE_FENCED && p->config.acknowledged
+                                                   ? HLG_AWAIT_PIECES
+                                                   : HLG_AWAIT_NOTHING}});
 }
 
 /* The most that one REQUEST of a peer can cost. */
@@ -329,6 +332,14 @@ static uint32_t count_blocks(const struct hlg_request_message *m)
     return blocks;
 }
 
+/* Whether a peer that has nothing else open could have this REQUEST taken. */
+static bool can_ever_fit(const struct hlg_limits *limits, const struct hlg_request_message *m)
+{
+    return m->prompt_bytes <= limits->prompt_bytes_max &&
+           count_blocks(m) <=
+               shares_most(limits->blocks_max, limits->peers_max, limits->reserve_percent);
+}
+
 /* Keep the target pages. The peer's share holds them. */
 static void keep_pages(struct hlg_prefill *p, struct prefill_request *r,
                        const struct hlg_request_message *m)
@@ -409,8 +420,8 @@ static bool take_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_
         send_reject(p, peer, m->number, HLG_REASON_REJECTED, later);
     } else if (!request_fits(p, peer, m)) {
         reject(p, peer, m->number, HLG_REASON_PROTOCOL, 0);
-    } else if (m->prompt_bytes > p->config.limits.prompt_bytes_max) {
-        reject(p, peer, m->number, HLG_REASON_REJECTED, 0); /* nor is it ever taken */
+    } else if (!can_ever_fit(&p->config.limits, m)) {
+        reject(p, peer, m->number, HLG_REASON_REJECTED, 0); /* there is no use in asking again */
     } else if (p->sessions.draining || !shares_fit(&p->request_shares, peer, 1) ||
                !shares_fit(&p->block_shares, peer, count_blocks(m))) {
         reject(p, peer, m->number, HLG_REASON_REJECTED, later);
@@ -461,10 +472,14 @@ static void on_cancel(struct hlg_prefill *p, uint32_t peer, const struct hlg_ans
     if (m->session != session->peer_serial) {
         return; /* of an ended session: this node cannot vouch for what became of its writes */
     }
+    /* What was rejected or fenced in this session was so before, in order: this one was SENT. */
     sessions_send(
         &p->sessions, peer,
-        &(struct outgoing){.kind = HLG_MESSAGE_FENCED,
-                           .answer = {.number = m->number, .incarnation = p->config.incarnation}});
+        &(struct outgoing){
+            .kind = HLG_MESSAGE_FENCED,
+            .answer = {.number = m->number,
+                       .incarnation = p->config.incarnation,
+                       .await = p->config.acknowledged ? HLG_AWAIT_ALL : HLG_AWAIT_NOTHING}});
 }
 
 static int on_message(struct hlg_prefill *p, const struct hlg_event_peer *e)

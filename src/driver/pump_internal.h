@@ -37,6 +37,8 @@ struct pump_place {
 struct pump_endpoint {
     struct hlg_transport *transport; /* NULL: not open */
     bool refused;                    /* took less than it was offered since the last ROOM */
+    uint32_t resolved_limit;         /* pieces of `write` whose pages were looked at; 0: none */
+    struct hlg_paged_write write;    /* resolved last */
 };
 
 struct pump_domain {
@@ -169,6 +171,13 @@ void pump_session_end(struct hlg_pump *p, uint32_t peer, int32_t status);
 void pump_session_bye(struct hlg_pump *p, uint32_t peer, const struct hlg_refusal *why);
 /* `fence`: its domain must be closed, though others use it. */
 void pump_session_close(struct hlg_pump *p, uint32_t peer, bool fence);
+
+/* pump_merge.c: offers a paged write, with runs of pages that follow one another merged up to so many bytes.
+ * Returns pieces, as a transport's write does. What is reported of it has the weight above PUMP_OP_BITS of its
+ * operation, and counts in runs of 2^weight pieces. */
+#define PUMP_OP_BITS 28u
+int64_t pump_merge_write(struct hlg_transport *t, const struct hlg_paged_write *w,
+                         uint64_t merge_bytes_max);
 
 /* pump_table.c */
 int pump_table_own(struct hlg_pump *p, const struct hlg_pump_config *config);

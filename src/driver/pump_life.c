@@ -204,16 +204,11 @@ static const char *find_fault(const struct hlg_pump_config *config)
         limits->message_bytes_max > HLG_MESSAGE_BYTES_MAX) {
         return "limits.message_bytes_max is out of range";
     }
+    if (limits->ops_max > 1u << PUMP_OP_BITS) {
+        return "limits.ops_max is out of range";
+    }
     if (config->region_count > PUMP_REGIONS_MAX) {
         return "too many regions";
-    }
-    struct hlg_transport_caps caps;
-    config->fabric->query(config->fabric, &caps);
-    if (!caps.placed) {
-        return "the provider only acknowledges writes and does not say when they are placed: a "
-               "page "
-               "could return while one may still land, and fence marks against that are not built "
-               "yet";
     }
     return NULL;
 }
@@ -291,14 +286,18 @@ int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump
                     "limits.message_bytes_max is too small for this node's own HELLO: raise it, or "
                     "have fewer regions, places or rails");
     }
-    code = pump_machine_init(&p->machine, config, &p->limits);
+    struct hlg_pump_config machine = *config;
+    if (config->role == HLG_ROLE_PREFILL) {
+        machine.prefill.acknowledged = !p->caps.placed; /* only the transport knows */
+    }
+    code = pump_machine_init(&p->machine, &machine, &p->limits);
     if (code != 0) {
         give_memory(p);
         return fail(error, error_bytes, code,
                     code == -HLG_ENOMEM ? "out of memory" : "the machine refuses the limits");
     }
     if (p->trace != NULL) {
-        pump_machine_trace(p->trace, config, &p->limits);
+        pump_machine_trace(p->trace, &machine, &p->limits);
     }
     *pump = p;
     return 0;

@@ -307,7 +307,7 @@ static void tell_answer(struct visit *v, struct hlg_answer *a)
     visit_u64(v, "session", &a->session);
     visit_u64(v, "pieces", &a->pieces);
     visit_kind(v, "reason", &a->reason, hlg_reason_text);
-    visit_u32(v, "marks", &a->marks);
+    visit_u32(v, "await", &a->await);
     visit_u64(v, "retry_after_ns", &a->retry_after_ns);
 }
 
@@ -779,8 +779,10 @@ void visit_head(struct visit *v, struct hlg_trace_head *head)
     /* Fields of both kinds of config, side by side. */
     struct hlg_decode_config config = {0};
     bool prefill = head->role == HLG_ROLE_PREFILL;
+    bool acknowledged = false;
 
     if (v->mode != VISIT_GET && prefill) {
+        acknowledged = head->prefill.acknowledged;
         config = (struct hlg_decode_config){.limits = head->prefill.limits,
                                             .layout = head->prefill.layout,
                                             .rails = head->prefill.rails,
@@ -798,6 +800,7 @@ void visit_head(struct visit *v, struct hlg_trace_head *head)
     visit_u64(v, "incarnation", &config.incarnation);
     visit_array(v, "fingerprint", config.fingerprint, HLG_FINGERPRINT_BYTES);
     visit_bool(v, "flush", &config.flush);
+    visit_bool(v, "acknowledged", &acknowledged);
     if (v->mode != VISIT_GET) {
         return;
     }
@@ -806,7 +809,8 @@ void visit_head(struct visit *v, struct hlg_trace_head *head)
                                                     .layout = config.layout,
                                                     .rails = config.rails,
                                                     .node = config.node,
-                                                    .incarnation = config.incarnation};
+                                                    .incarnation = config.incarnation,
+                                                    .acknowledged = acknowledged};
         memcpy(head->prefill.fingerprint, config.fingerprint, sizeof config.fingerprint);
     } else {
         head->decode = config;

@@ -11,48 +11,19 @@
 
 #include "conformance.h"
 
-#define WATCHDOG_S 30
-#define OTHER_FD   3
+#define WATCHDOG_S   30
+#define BURST_PIECES 3000u /* fewer than a target's queue takes unread: hlg_ofi_config.cq_depth */
+#define OTHER_FD     3
 
-/* ---- allocations ---------------------------------------------------------------------------- */
+/* ---- time ----------------------------------------------------------------------------------- */
 
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-
-static bool counting;
-static uint32_t counted;
-
-void *__wrap_malloc(size_t bytes)
+uint32_t fixture_slowness(void)
 {
-    counted += counting;
-    return __real_malloc(bytes);
-}
+    const char *text = getenv("HALAGE_TEST_SLOWNESS");
+    const unsigned long times = text != NULL ? strtoul(text, NULL, 10) : 1;
 
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    counted += counting;
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    counted += counting;
-    return __real_realloc(old, bytes);
-}
-
-void allocations_count(bool on)
-{
-    counting = on;
-    counted = on ? 0 : counted;
-}
-
-uint32_t allocations_counted(void)
-{
-    return counted;
+    assert_in_range(times, 1, 100);
+    return (uint32_t)times;
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -185,7 +156,7 @@ int fixture_setup(void **state)
 
     assert_non_null(f);
     (void)signal(SIGALRM, on_alarm);
-    (void)alarm(WATCHDOG_S);
+    (void)alarm(WATCHDOG_S * fixture_slowness());
     const char *seed = getenv("HALAGE_SEED");
     f->seed = seed != NULL ? strtoull(seed, NULL, 0) : 1;
     f->random = f->seed;
@@ -365,7 +336,7 @@ static void be_victim(struct node *node)
 
 /* A writer that floods who it is told, with bytes that change, and says when it was first refused,
  * or failed, after having been heard. */
-static void be_flooder(struct fixture *f)
+static void be_flooder(struct fixture *f, uint32_t pieces_max)
 {
     const char word = 'r';
     bool told = false;
@@ -375,7 +346,7 @@ static void be_flooder(struct fixture *f)
     for (uint32_t i = 0; !dismissed(); i++) {
         struct hlg_paged_write w = fixture_write(f, 1, 1, 64, 4096);
         memset(f->writer.memory, (int)(i & 0xff), (size_t)64 * 4096);
-        const int64_t taken = fixture_offer(f, &w);
+        const int64_t taken = f->writer.tally.taken < pieces_max ? fixture_offer(f, &w) : 0;
         node_poll(&f->writer);
         if (!told && (taken < 0 || f->writer.tally.ops[1].failed > 0)) {
             told = send(OTHER_FD, &word, 1, MSG_NOSIGNAL) == 1;
@@ -388,7 +359,7 @@ int other_main(const char *part)
     static struct fixture f;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)alarm(WATCHDOG_S);
+    (void)alarm(WATCHDOG_S * fixture_slowness());
     for (uint32_t i = 0; i < sizeof f.pages / sizeof f.pages[0]; i++) {
         f.pages[i] = i;
     }
@@ -396,7 +367,7 @@ int other_main(const char *part)
     if (strcmp(part, "--victim") == 0) {
         be_victim(&f.writer);
     } else {
-        be_flooder(&f);
+        be_flooder(&f, strcmp(part, "--burst") == 0 ? BURST_PIECES : UINT32_MAX);
     }
     return 0;
 }
@@ -433,10 +404,10 @@ void victim_start(struct fixture *f)
     }
 }
 
-void flooder_start(struct fixture *f)
+void flooder_start(struct fixture *f, bool endless)
 {
     HLG_ASSERT(conformance_backend.kill == NULL);
-    spawn(&f->victim, "--flooder");
+    spawn(&f->victim, endless ? "--flooder" : "--burst");
     introduce(f->victim.fd, &f->target);
 }
 

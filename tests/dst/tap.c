@@ -50,6 +50,7 @@ static void tell_caps(const struct tap *tap, struct hlg_transport_caps *caps)
     if (is_planted(tap, PLANT_WIDE_WINDOW)) {
         caps->cq_depth *= 16;
     }
+    caps->placed = caps->placed || is_planted(tap, PLANT_SAID_PLACED);
 }
 
 static void query(const struct hlg_transport *t, struct hlg_transport_caps *caps)
@@ -105,7 +106,7 @@ static int64_t write_pieces(struct hlg_transport *t, const struct hlg_paged_writ
     int64_t taken = e->below->ops->write(e->below, &moved);
     for (int64_t i = 0; i < taken; i++) {
         check_post(e->tap->node, e->lane,
-                   hlg_paged_write_source(write, write->piece_begin + (uint32_t)i));
+                   hlg_paged_write_source(write, write->piece_begin + (uint32_t)i), write->bytes);
     }
     return taken;
 }

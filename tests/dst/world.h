@@ -204,10 +204,12 @@ struct world {
     struct node nodes[NODES_MAX];
     uint64_t uid;
     uint32_t submits_left;
+    hlg_time submit_at; /* of the last one of the storm */
     storm_kinds drawn;
     storm_kinds on; /* drawn, and not taken out */
     uint32_t domains;
-    uint32_t endpoints; /* open, as the taps count */
+    uint32_t merge_bytes_max; /* where KIND_DENSE is on */
+    uint32_t endpoints;       /* open, as the taps count */
     struct storm_counts counts;
     uint64_t hash;   /* of what engines were told */
     uint32_t broken; /* first violation: enum storm_checker */
@@ -303,8 +305,8 @@ void tap_close(struct node *n);
 
 /* check.c */
 void check_landing(void *context, const struct hlg_loop_landing *landing);
-/* A piece that a pump posts; `source` in the memory of that lane. */
-void check_post(struct node *n, uint32_t lane, const uint8_t *source);
+/* Bytes that a pump posts, of one page or of several in a row; `source` in the memory of that lane. */
+void check_post(struct node *n, uint32_t lane, const uint8_t *source, uint32_t bytes);
 void check_tables(struct node *n);
 void check_rest(struct world *w);
 

@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD_BYTES 40u
-#define LINE_BYTES  256u
-#define TOLD_MAX    10u /* cells that are wrong */
+#define ALTERNATIVES_MAX 3u
+#define FIELD_BYTES      40u
+#define LINE_BYTES       256u
+#define TOLD_MAX         10u /* cells that are wrong */
 
 enum field {
     FIELD_FAULT,
@@ -50,6 +51,7 @@ static const struct {
 /* ---- Running a cell ----------------------------------------------------------------------- */
 
 static struct cell *now_running; /* for predicates */
+static bool acknowledged;        /* the network's writes complete before they are placed */
 
 static bool target_over(const struct job *job)
 {
@@ -349,7 +351,11 @@ static hlg_time time_to_reach(const struct fault *fault, uint32_t phase, uint64_
 {
     static struct cell c;
 
-    c = (struct cell){.seed = seed, .fault = fault, .phase = phase, .killed = HLG_NONE};
+    c = (struct cell){.seed = seed,
+                      .acknowledged = acknowledged,
+                      .fault = fault,
+                      .phase = phase,
+                      .killed = HLG_NONE};
     cell_open(&c);
     hlg_time took = scene_now(&c.scene) - c.watched->submitted_at;
     scene_close(&c.scene);
@@ -362,7 +368,11 @@ static const char *run_cell(const struct fault *fault, uint32_t phase, uint64_t 
 {
     static struct cell c;
 
-    c = (struct cell){.seed = seed, .fault = fault, .phase = phase, .killed = HLG_NONE};
+    c = (struct cell){.seed = seed,
+                      .acknowledged = acknowledged,
+                      .fault = fault,
+                      .phase = phase,
+                      .killed = HLG_NONE};
     now_running = &c;
     if (fault->timed) {
         c.ttl_ns = time_to_reach(fault, phase, seed) + 1;
@@ -390,6 +400,13 @@ static const char *run_cell(const struct fault *fault, uint32_t phase, uint64_t 
 
 static const char *impossible(const struct fault *fault, uint32_t phase)
 {
+    /* The decorator places nothing twice where the first placement may be the later one. At `ready` the source
+       may be done with the request. */
+    if (acknowledged &&
+        (fault->kind == HLG_FAULT_DUPLICATE ||
+         (phase == PHASE_READY && strcmp(fault->name, "prefiller-gives-up") == 0))) {
+        return "not where writes are acknowledged";
+    }
     bool past = fault->limit != 0 && phase >= fault->limit;
     bool again = fault->again != 0 && phase >= fault->again;
 
@@ -432,29 +449,53 @@ static void read_line(FILE *table, char *line)
     } while (line[0] == '#' || line[0] == '\0');
 }
 
-/* Field by field; a stated field may have alternatives, `a|b`, where chance decides who is first. */
-static bool agrees(const char *line, const char *stated)
+/* Where writes are acknowledged the source may be done sooner: what the decoder is told is the same. */
+static void keep_decoder_alone(char *line)
+{
+    uint32_t fields = 0;
+
+    for (char *at = line; *at != '\0'; at++) {
+        fields += *at == '\t';
+        if (fields > FIELD_PAGES) {
+            *at = '\0';
+            return;
+        }
+    }
+}
+
+/* Whether each field is the stated one: the alternative `which` where there are several. */
+static bool agrees_with(const char *line, const char *stated, uint32_t which)
 {
     for (;;) {
         size_t bytes = strcspn(line, "\t");
-        size_t stated_bytes = strcspn(stated, "\t");
-        bool found = false;
-        for (size_t at = 0; at <= stated_bytes && !found;) {
-            size_t one = strcspn(stated + at, "|\t");
-            found = one == bytes && memcmp(line, stated + at, one) == 0;
-            at += one + 1;
+        const char *end = stated + strcspn(stated, "\t");
+        for (uint32_t i = 0; memchr(stated, '|', (size_t)(end - stated)) != NULL && i < which;
+             i++) {
+            stated += strcspn(stated, "|") + 1;
         }
-        if (!found) {
+        if (strcspn(stated, "|\t") != bytes || memcmp(line, stated, bytes) != 0) {
             return false;
         }
         line += bytes;
-        stated += stated_bytes;
+        stated = end;
         if (*line == '\0' || *stated == '\0') {
             return *line == *stated;
         }
         line++;
         stated++;
     }
+}
+
+/* A stated field may have alternatives, `a|b`, where chance decides who is first: all such fields of a line have
+ * the first, or all the second, ... */
+static bool agrees(const char *line, const char *stated)
+{
+    for (uint32_t which = 0; which < ALTERNATIVES_MAX; which++) {
+        if (agrees_with(line, stated, which)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 struct options {
@@ -472,7 +513,7 @@ static bool is_wanted(const struct options *o, const struct row *row)
 }
 
 static uint32_t look_at(const struct options *o, const struct fault *fault, uint32_t phase,
-                        const char *stated, uint32_t *run_count)
+                        char *stated, uint32_t *run_count)
 {
     static uint32_t told;
     struct row row;
@@ -489,7 +530,11 @@ static uint32_t look_at(const struct options *o, const struct fault *fault, uint
     if (o->table) {
         printf("%s\n", line);
     }
-    if (broken == NULL && agrees(line, stated)) {
+    if (acknowledged) {
+        keep_decoder_alone(line);
+        keep_decoder_alone(stated);
+    }
+    if (broken == NULL && (agrees(line, stated) || (acknowledged && reason != NULL))) {
         return 0;
     }
     if (told++ == TOLD_MAX) {
@@ -508,7 +553,8 @@ static uint32_t look_at(const struct options *o, const struct fault *fault, uint
 }
 
 static const char help[] =
-    "usage: halage-failures [--table] [--fault NAME] [--phase NAME] [--seed N] [--verbose]\n"
+    "usage: halage-failures [--table] [--fault NAME] [--phase NAME] [--seed N]\n"
+    "                       [--acknowledged] [--verbose]\n"
     "Let every fault strike at every phase of a request, and compare what came of it with\n"
     "tests/failure/matrix.tsv, which explains its columns and the words in them. Run it from the\n"
     "root of the sources, or set HALAGE_SOURCE_DIR.\n"
@@ -518,6 +564,8 @@ static const char help[] =
     "  --fault NAME  this fault alone\n"
     "  --phase NAME  this phase alone\n"
     "  --seed N      another seed of the fault decorator\n"
+    "  --acknowledged\n"
+    "                writes complete before they are placed; the table is the same\n"
     "  --verbose     tell what happens\n"
     "  --help        this text\n"
     "\n"
@@ -531,6 +579,8 @@ static int parse(int count, char **words, struct options *o)
             o->table = true;
         } else if (strcmp(words[i], "--verbose") == 0) {
             o->verbose = true;
+        } else if (strcmp(words[i], "--acknowledged") == 0) {
+            acknowledged = true;
         } else if (strcmp(words[i], "--fault") == 0 && more) {
             o->fault = words[++i];
         } else if (strcmp(words[i], "--phase") == 0 && more) {

@@ -35,7 +35,8 @@ void endpoint_query(const struct hlg_loop *loop, struct hlg_transport_caps *caps
     caps->pieces_max = loop->config.pieces_max;
     caps->cq_depth = loop->config.cq_depth;
     caps->piece_bytes_max = loop->config.piece_bytes_max;
-    caps->placed = true;
+    caps->merge_bytes_max = hlg_min_u64(loop->config.merge_bytes_max, loop->config.piece_bytes_max);
+    caps->placed = !loop->config.acknowledged;
     caps->pollable = false;
     caps->stall_ns = loop->config.stall_ns;
 }

@@ -20,12 +20,12 @@
 /* Ports that an endpoint tries from the one that was asked for on. */
 #define PORTS_MAX 1024u
 
-/* Providers segment longer messages themselves, or not at all (efa about 1 GB, rxe 8 MiB). */
-#define PIECE_BYTES_MAX (512ull << 20)
+/* Fewest immediates that a completion queue must have room for. */
+#define CQ_DEPTH_MIN 64u
 
 void ofi_log(const struct ofi_fabric *owner, const char *format, ...)
 {
-    char sentence[256];
+    char sentence[512];
     va_list arguments;
 
     if (owner->config.log == NULL) {
@@ -238,16 +238,38 @@ static int close_fid(struct fid *fid)
     return fid != NULL ? fi_close(fid) : 0;
 }
 
-/* Close what is open, in the order that libfabric wants. Returns its first error. */
-static int close_fids(struct ofi_endpoint *e)
+static int close_mems(struct ofi_endpoint *e)
 {
-    int first = close_fid(e->ep != NULL ? &e->ep->fid : NULL);
+    int first = 0;
 
     for (uint32_t i = 0; e->mems != NULL && i < e->owner->config.mems_max; i++) {
         const int rc = close_fid(e->mems[i].mr != NULL ? &e->mems[i].mr->fid : NULL);
         first = first != 0 ? first : rc;
         e->mems[i].mr = NULL;
     }
+    return first;
+}
+
+/*
+ * Close what is open, in the order that libfabric wants. Returns its first error.
+ *
+ * verbs;ofi_rxm up to libfabric 2.6 follows freed memory when it closes a connection of which an
+ * immediate is still in its queue (rxm_close_conn() closes, then reads the queue, and posts the
+ * buffer again that the immediate took). So its registrations go first, after which no immediate can
+ * come any more but those of writes without bytes, and then the queue is emptied.
+ */
+static int close_fids(struct ofi_endpoint *e)
+{
+    int first = 0;
+
+    if (e->owner->provider->emptied_first && e->ep != NULL) {
+        first = close_mems(e);
+        ofi_empty_queue(e);
+    }
+    const int rc_ep = close_fid(e->ep != NULL ? &e->ep->fid : NULL);
+    first = first != 0 ? first : rc_ep;
+    const int rc_mems = close_mems(e);
+    first = first != 0 ? first : rc_mems;
     struct fid *const rest[] = {
         e->av != NULL ? &e->av->fid : NULL,
         e->cq != NULL ? &e->cq->fid : NULL,
@@ -318,20 +340,51 @@ static const struct hlg_transport_ops endpoint_ops = {
     .free = endpoint_free,
 };
 
+/* libfabric does not tell how deep a queue can be, nor whether it has a descriptor: it is asked for less
+ * until it says yes. Windows of immediates follow from the depth. */
 static int open_cq(struct ofi_endpoint *e)
 {
-    struct fi_cq_attr attr = {
-        .size = (size_t)e->caps.pieces_max + e->caps.cq_depth,
-        .format = FI_CQ_FORMAT_DATA,
-        .wait_obj = FI_WAIT_FD,
-    };
+    int rc = -FI_EINVAL;
 
-    if (fi_cq_open(e->domain, &attr, &e->cq, NULL) == 0) {
-        e->caps.pollable = true;
-        return 0;
+    for (uint32_t depth = e->caps.cq_depth; depth >= CQ_DEPTH_MIN || depth == e->caps.cq_depth;
+         depth /= 2) {
+        struct fi_cq_attr attr = {
+            .size = (size_t)e->caps.pieces_max + depth,
+            .format = FI_CQ_FORMAT_DATA,
+            .wait_obj = FI_WAIT_FD,
+        };
+        rc = fi_cq_open(e->domain, &attr, &e->cq, NULL);
+        if (rc != 0) {
+            attr.wait_obj = FI_WAIT_NONE;
+            rc = fi_cq_open(e->domain, &attr, &e->cq, NULL);
+        }
+        if (rc == 0) {
+            e->caps.pollable = attr.wait_obj == FI_WAIT_FD;
+            e->caps.cq_depth = depth;
+            return 0;
+        }
     }
-    attr.wait_obj = FI_WAIT_NONE;
-    return fi_cq_open(e->domain, &attr, &e->cq, NULL);
+    return rc;
+}
+
+/* Enable the endpoint with the provider's options. Returns what failed, its error in *rc and what to do about it
+ * in e->remedy; NULL when all went well. */
+static const char *enable(struct ofi_endpoint *e, int *rc)
+{
+    const struct ofi_option *failed = ofi_options_set(e, rc);
+
+    if (failed == NULL) {
+        *rc = fi_enable(e->ep);
+        if (*rc != 0) {
+            return "fi_enable";
+        }
+        failed = ofi_options_check(e, rc);
+    }
+    if (failed == NULL) {
+        return NULL;
+    }
+    e->remedy = failed->remedy;
+    return failed->name;
 }
 
 /* Returns the libfabric call that failed, its error in *rc; NULL when all went well. */
@@ -359,10 +412,7 @@ static const char *open_fids(struct ofi_endpoint *e, int *rc)
         (*rc = fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV)) != 0) {
         return "fi_ep_bind";
     }
-    if ((*rc = fi_enable(e->ep)) != 0) {
-        return "fi_enable";
-    }
-    return NULL;
+    return enable(e, rc);
 }
 
 /* Let the endpoint bind to a port. Returns whether its addresses have any. */
@@ -458,7 +508,10 @@ static void fill_caps(struct ofi_endpoint *e)
     caps->domains_max = e->owner->provider->domains_max;
     caps->pieces_max = tx < config->pieces_max ? hlg_u32(tx) : config->pieces_max;
     caps->cq_depth = config->cq_depth;
-    caps->piece_bytes_max = message < PIECE_BYTES_MAX ? message : PIECE_BYTES_MAX;
+    caps->piece_bytes_max = hlg_min_u64(message, e->owner->provider->piece_bytes_max);
+    caps->merge_bytes_max =
+        config->unmerged ? 0
+                         : hlg_min_u64(e->owner->provider->merge_bytes_max, caps->piece_bytes_max);
     caps->placed = e->owner->provider->placed;
     caps->stall_ns = config->stall_ns;
 }
@@ -473,10 +526,11 @@ static bool allocate(struct ofi_endpoint *e)
     if (e->pieces == NULL || e->peers == NULL || e->mems == NULL) {
         return false;
     }
-    for (uint32_t i = 0; i < e->caps.pieces_max; i++) {
-        e->pieces[i].next_free = i + 1 < e->caps.pieces_max ? i + 1 : HLG_NONE;
+    e->pieces_bytes = e->caps.pieces_max * sizeof *e->pieces;
+    for (uint32_t i = e->caps.pieces_max; i > 0; i--) {
+        e->pieces[i - 1].next_free = e->free;
+        e->free = &e->pieces[i - 1];
     }
-    e->piece_free = 0;
     return true;
 }
 
@@ -504,8 +558,9 @@ int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info
     }
     failed = open_fids_at(e, port, &rc);
     if (failed != NULL) {
-        (void)snprintf(error, error_bytes, "provider %s: %s: %s", owner->provider->name, failed,
-                       fi_strerror(-rc));
+        (void)snprintf(error, error_bytes, "provider %s: %s: %s%s%s", owner->provider->name, failed,
+                       fi_strerror(-rc), e->remedy != NULL ? ": " : "",
+                       e->remedy != NULL ? e->remedy : "");
         rc = -HLG_EIO;
         goto fail;
     }

@@ -10,7 +10,8 @@ static void query(const struct hlg_transport *t, struct hlg_transport_caps *caps
 
     e->below->ops->query(e->below, caps);
     caps->device_memory = true;
-    caps->piece_bytes_max = caps->piece_bytes_max < slot_bytes ? caps->piece_bytes_max : slot_bytes;
+    caps->piece_bytes_max = hlg_min_u64(caps->piece_bytes_max, slot_bytes);
+    caps->merge_bytes_max = hlg_min_u64(caps->merge_bytes_max, slot_bytes);
 }
 
 static hlg_time now(struct hlg_transport *t)

@@ -205,9 +205,8 @@ int hlg_staged_create(const struct hlg_staged_config *config, struct hlg_staged 
     }
     config->below->query(config->below, &s->caps);
     s->caps.device_memory = true;
-    if (s->caps.piece_bytes_max > s->config.slot_bytes) {
-        s->caps.piece_bytes_max = s->config.slot_bytes;
-    }
+    s->caps.piece_bytes_max = hlg_min_u64(s->caps.piece_bytes_max, s->config.slot_bytes);
+    s->caps.merge_bytes_max = hlg_min_u64(s->caps.merge_bytes_max, s->config.slot_bytes);
     for (uint32_t i = 0; i <= STAGED_PIECES_MAX; i++) {
         s->identity[i] = i;
     }
