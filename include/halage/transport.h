@@ -7,7 +7,8 @@
  *    other peers are unaffected. A peer refused for stall_ns is reported PEER_DOWN. An accepted piece
  *    completes exactly once: DONE_WRITE reports add up, per operation, to what was taken, also when
  *    the peer dies, also at close (status -HLG_ECANCELED).
- * 2. An IMM event says that the bytes of those writes are readable here and are not placed again. It
+ * 2. An IMM event says that the bytes of those writes are readable here (with a flusher: by the device
+ *    once that is done) and are not placed again. It
  *    says nothing of any other write: writes are unordered. DONE_WRITE without error means that the
  *    IMM comes unless the target dies. Nothing is zero bytes long.
  * 3. DONE_WRITE without error means placed at the target (caps.placed) or merely acknowledged.
@@ -24,6 +25,7 @@
 #ifndef HALAGE_TRANSPORT_H
 #define HALAGE_TRANSPORT_H
 
+#include "flush.h"
 #include "region.h"
 
 #ifdef __cplusplus
@@ -185,6 +187,13 @@ struct hlg_fabric {
     /* The clock of those endpoints, which runs before the first is open. */
     hlg_time (*now)(struct hlg_fabric *fabric);
     uint32_t rails; /* rails of each lane */
+    /* Looks at a region before any endpoint opens, in the thread that starts the node: takes what moving
+     * it needs, or refuses with a sentence. NULL: mem_register takes what caps say. */
+    int (*prepare)(struct hlg_fabric *fabric, const struct hlg_mem_region *region, char *error,
+                   size_t error_bytes);
+    /* What makes landed bytes visible to the device; then the decode machine must ask for FLUSH. NULL:
+     * they are visible when their IMM is polled. */
+    struct hlg_flusher *flusher;
 };
 
 #ifdef __cplusplus

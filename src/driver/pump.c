@@ -136,7 +136,11 @@ static void carry_open(struct hlg_pump *p, uint32_t index)
 
 static void carry_flush(struct hlg_pump *p, hlg_handle request)
 {
-    /* Host memory: what an immediate announces is visible. */
+    if (p->fabric->flusher != NULL) {
+        pump_flush_add(p, request);
+        return;
+    }
+    /* What an immediate announces is visible. */
     struct hlg_event event = {.kind = HLG_EVENT_FLUSHED, .request = request};
 
     (void)pump_feed(p, &event); /* -HLG_ESTALE when the request ended meanwhile */
@@ -334,6 +338,10 @@ int hlg_pump_step(struct hlg_pump *p)
     }
     pump_carry_node(p);
     work += p->fabric->ready != NULL ? read_ready(p) : read_all(p, due);
+    if (pump_flush_busy(p)) {
+        work += pump_flush_step(p);
+        pump_carry_node(p);
+    }
     for (uint32_t lane = 0; p->role == HLG_ROLE_PREFILL && lane < p->lanes; lane++) {
         work += carry_writes(p, lane);
     }
@@ -349,6 +357,9 @@ int hlg_pump_wait_fds(struct hlg_pump *p, struct pollfd *fds, uint32_t capacity,
 {
     uint32_t count = 0;
 
+    if (endpoints && pump_flush_busy(p)) {
+        return -HLG_ESTATE; /* a device wakes nobody */
+    }
     for (uint32_t i = 0; i < p->peers_used; i++) {
         struct pump_peer *peer = &p->peers[i];
         short events = 0;

@@ -38,6 +38,7 @@ static void give_memory(struct hlg_pump *p)
     free(p->frame);
     free(p->scratch);
     free(p->room);
+    free(p->flush.queue);
     free(p->machine.memory);
     free(p);
 }
@@ -110,9 +111,13 @@ static bool take_memory(struct hlg_pump *p, const struct hlg_pump_config *config
     p->frame = take(p->limits.message_bytes_max, 1);
     p->scratch = take(p->scratch_bytes, 1);
     p->room = take(endpoints, sizeof *p->room);
+    p->flush.capacity = p->limits.requests_max;
+    p->flush.queue =
+        take(p->fabric->flusher != NULL ? p->flush.capacity : 0, sizeof *p->flush.queue);
     return p->regions != NULL && p->own_places != NULL && p->places != NULL &&
            p->own_addresses != NULL && p->own_keys != NULL && p->frame != NULL &&
-           p->scratch != NULL && p->room != NULL && take_domains(p) && take_peers(p);
+           p->scratch != NULL && p->room != NULL && p->flush.queue != NULL && take_domains(p) &&
+           take_peers(p);
 }
 
 /* Regions come in order of lane; region_begin finds each lane's. */
@@ -216,6 +221,31 @@ static int fail(char *error, size_t error_bytes, int code, const char *sentence)
     return code;
 }
 
+/* Whether the fabric can move each region; what that takes is taken now. */
+static int prepare_regions(struct hlg_pump *p, char *error, size_t error_bytes)
+{
+    for (uint32_t i = 0; i < p->region_count; i++) {
+        const struct hlg_mem_region *region = &p->regions[i].memory;
+        if (p->fabric->prepare != NULL) {
+            const int code = p->fabric->prepare(p->fabric, region, error, error_bytes);
+            if (code != 0) {
+                return code;
+            }
+        } else if (region->kind != HLG_MEMORY_HOST && !p->caps.device_memory) {
+            if (error_bytes > 0) {
+                (void)snprintf(
+                    error, error_bytes,
+                    "lane %u: provider %.16s takes no memory of a GPU: stage it through "
+                    "host memory (hlg_staged_create(), which costs as much pinned memory), "
+                    "or use efa or verbs;ofi_rxm of a libfabric built with CUDA",
+                    p->regions[i].lane, p->caps.provider);
+            }
+            return -HLG_EUNSUPPORTED;
+        }
+    }
+    return 0;
+}
+
 int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump, char *error,
                     size_t error_bytes)
 {
@@ -237,6 +267,11 @@ int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump
         give_memory(p);
         return fail(error, error_bytes, -HLG_EINVAL, "regions are empty or not in order of lane");
     }
+    int code = prepare_regions(p, error, error_bytes);
+    if (code != 0) {
+        give_memory(p);
+        return code;
+    }
     if (config->place_count > 0) {
         memcpy(p->own_places, config->places, config->place_count * sizeof *config->places);
     }
@@ -255,7 +290,7 @@ int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump
     if (config->role == HLG_ROLE_PREFILL) {
         machine.prefill.acknowledged = !p->caps.placed; /* only the transport knows */
     }
-    int code = pump_machine_init(&p->machine, &machine, &p->limits);
+    code = pump_machine_init(&p->machine, &machine, &p->limits);
     if (code != 0) {
         give_memory(p);
         return fail(error, error_bytes, code,
@@ -285,5 +320,6 @@ void hlg_pump_destroy(struct hlg_pump *p)
     for (uint32_t i = 0; i < p->domain_count; i++) {
         pump_domain_close(p, i);
     }
+    pump_flush_drain(p);
     give_memory(p);
 }

@@ -1,18 +1,50 @@
 /* What an engine says of its memory before start: regions, places, counter words. */
 #include "messenger_internal.h"
 
+#include <stdio.h>
+
+/* Whether no byte of it belongs to a region that was added before: pages would be in two places. */
+static int check_overlap(struct hlg_messenger *m, uint32_t lane,
+                         const struct hlg_mem_region *region)
+{
+    const uintptr_t base = (uintptr_t)region->base;
+    char sentence[sizeof m->error];
+
+    for (uint32_t i = 0; i < m->region_count; i++) {
+        const struct hlg_mem_region *other = &m->regions[i].memory;
+        const uintptr_t start = (uintptr_t)other->base;
+        if (base < start + other->bytes && start < base + region->bytes) {
+            (void)snprintf(
+                sentence, sizeof sentence,
+                "a region of lane %u at %p overlaps one of lane %u at %p: give each lane "
+                "memory of its own",
+                lane, region->base, m->regions[i].lane, other->base);
+            return messenger_fail(m, -HLG_EINVAL, sentence);
+        }
+    }
+    return 0;
+}
+
 int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
                              const struct hlg_mem_region *region)
 {
+    char why[sizeof m->error];
     int error = messenger_before_start(m);
 
     if (error != 0) {
         return error;
     }
-    if (lane >= hlg_layout_lanes(&m->config.layout) || region->base == NULL || region->bytes == 0 ||
-        (region->kind != HLG_MEMORY_HOST && region->kind != HLG_MEMORY_CUDA)) {
+    if (lane >= hlg_layout_lanes(&m->config.layout)) {
         return messenger_fail(m, -HLG_EINVAL,
-                              "a region has no bytes, an unknown lane or an unknown kind");
+                              "a region is of a lane that the layout does not have");
+    }
+    error = hlg_memory_check(region, why, sizeof why);
+    if (error != 0) {
+        return messenger_fail(m, error, why);
+    }
+    error = check_overlap(m, lane, region);
+    if (error != 0) {
+        return error;
     }
     struct hlg_pump_region *regions = realloc(m->regions, (m->region_count + 1) * sizeof *regions);
     if (regions == NULL) {

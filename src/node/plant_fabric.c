@@ -226,6 +226,13 @@ static hlg_time now_fabric(struct hlg_fabric *fabric)
     return f->below->now(f->below);
 }
 
+static int prepare(struct hlg_fabric *fabric, const struct hlg_mem_region *region, char *error,
+                   size_t error_bytes)
+{
+    struct plant_fabric *f = (struct plant_fabric *)(void *)fabric;
+    return f->below->prepare(f->below, region, error, error_bytes);
+}
+
 bool plant_fabric_wrap(struct node *node)
 {
     const struct plant *plant = &node->options.config.plant;
@@ -239,7 +246,9 @@ bool plant_fabric_wrap(struct node *node)
     f->fabric = (struct hlg_fabric){.open = open_endpoint,
                                     .query = query_fabric,
                                     .now = now_fabric,
-                                    .rails = node->fabric->rails};
+                                    .rails = node->fabric->rails,
+                                    .prepare = node->fabric->prepare != NULL ? prepare : NULL,
+                                    .flusher = node->fabric->flusher};
     f->below = node->fabric;
     f->node = node;
     node->fabric = &f->fabric;

@@ -58,6 +58,19 @@ void duo_config(struct duo_side *side, uint32_t role, struct hlg_messenger_confi
     duo_layout(&config->layout);
 }
 
+static int make_memory(struct duo_side *side, bool prefill, struct hlg_fd_header *header)
+{
+    const struct hlg_memory_site site = {.kind = HLG_MEMORY_HOST};
+
+    hlg_memory_release(side->owner);
+    assert_int_equal(hlg_memory_create(&site, side->bytes, &side->owner, NULL, 0), 0);
+    side->memory = hlg_memory_base(side->owner);
+    for (uint64_t i = 0; prefill && i < side->bytes; i++) {
+        side->memory[i] = (uint8_t)(i * 167 + i / 256);
+    }
+    return hlg_memory_export(side->owner, header, NULL, 0);
+}
+
 int duo_open_side(struct duo *duo, struct duo_side *side, const struct hlg_messenger_config *config)
 {
     bool prefill = config->role == HLG_ROLE_PREFILL;
@@ -67,19 +80,16 @@ int duo_open_side(struct duo *duo, struct duo_side *side, const struct hlg_messe
         return error;
     }
     assert_true(hlg_places_linear(&config->layout, 0, NULL, 0, &side->bytes) > 0);
-    hlg_memory_release(side->owner);
-    assert_int_equal(hlg_memory_create(&(struct hlg_memory_site){.kind = HLG_MEMORY_HOST},
-                                       side->bytes, &side->owner, NULL, 0),
-                     0);
-    side->memory = hlg_memory_base(side->owner);
-    for (uint64_t i = 0; prefill && i < side->bytes; i++) {
-        side->memory[i] = (uint8_t)(i * 167 + i / 256);
-    }
     struct hlg_fd_header header;
-    int fd = hlg_memory_export(side->owner, &header, NULL, 0);
+    const int fd = side->take_memory != NULL ? side->take_memory(side, &header)
+                                             : make_memory(side, prefill, &header);
     assert_true(fd >= 0);
-    assert_int_equal(hlg_messenger_region_import(side->messenger, 0, fd, &header), 0);
+    error = hlg_messenger_region_import(side->messenger, 0, fd, &header);
     (void)close(fd);
+    if (error < 0) {
+        (void)snprintf(duo->error, sizeof duo->error, "%s", hlg_messenger_error(side->messenger));
+        return error;
+    }
     assert_int_equal(hlg_messenger_places_linear(side->messenger), 0);
     if (prefill) {
         assert_int_equal(hlg_messenger_counter_watch(side->messenger, 0, &duo->counter), 0);

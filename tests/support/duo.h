@@ -28,6 +28,8 @@ enum duo_progress {
 struct duo_side {
     struct hlg_messenger *messenger;
     struct hlg_fabric *fabric;
+    /* Gives the descriptor of memory that another process made; NULL: it is made here. */
+    int (*take_memory)(struct duo_side *side, struct hlg_fd_header *header);
     struct hlg_memory *owner; /* of the memory, as a rank's process would be */
     uint8_t *memory;
     uint64_t bytes;

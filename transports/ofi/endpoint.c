@@ -142,13 +142,52 @@ static uint64_t draw_key(const struct fi_info *info)
     return bytes >= sizeof key ? key : key & ((UINT64_C(1) << (8 * bytes)) - 1);
 }
 
+/*
+ * Memory of a GPU, by its dma-buf where there is one and both the headers and the library know such
+ * (libfabric 1.20), else by its address, which needs a peer-memory module in the kernel. The device is
+ * named, or the provider would ask CUDA for it.
+ */
+static int register_gpu(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
+                        struct fid_mr **mr)
+{
+    const struct iovec range = {.iov_base = region->base, .iov_len = (size_t)region->bytes};
+    struct fi_mr_attr attr = {
+        .mr_iov = &range,
+        .iov_count = 1,
+        .access = FI_WRITE | FI_REMOTE_WRITE,
+        .requested_key = key,
+        .iface = FI_HMEM_CUDA,
+        .device = {.cuda = region->device},
+    };
+
+#ifdef FI_MR_DMABUF
+    const struct fi_mr_dmabuf dmabuf = {
+        .fd = region->dmabuf_fd,
+        .offset = region->dmabuf_offset,
+        .len = (size_t)region->bytes,
+        .base_addr = (uint8_t *)region->base - region->dmabuf_offset,
+    };
+    if (region->dmabuf_fd >= 0 && FI_VERSION_GE(fi_version(), FI_VERSION(1, 20))) {
+        attr.dmabuf = &dmabuf;
+        const int rc = fi_mr_regattr(e->domain, &attr, FI_MR_DMABUF, mr);
+        if (rc == 0 || (rc != -FI_EOPNOTSUPP && rc != -FI_ENOSYS)) {
+            return rc;
+        }
+        attr.mr_iov = &range;
+    }
+#endif
+    return fi_mr_regattr(e->domain, &attr, 0, mr);
+}
+
 static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
                          struct fid_mr **mr)
 {
     struct fid_mr *made = NULL;
 
-    int rc = fi_mr_reg(e->domain, region->base, region->bytes, FI_WRITE | FI_REMOTE_WRITE, 0, key,
-                       0, &made, NULL);
+    int rc = region->kind == HLG_MEMORY_CUDA
+                 ? register_gpu(e, region, key, &made)
+                 : fi_mr_reg(e->domain, region->base, region->bytes, FI_WRITE | FI_REMOTE_WRITE, 0,
+                             key, 0, &made, NULL);
     if (rc != 0) {
         return rc;
     }
@@ -180,7 +219,11 @@ static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_r
     if (region->base == NULL || region->bytes == 0) {
         return -HLG_EINVAL;
     }
-    if (region->kind != HLG_MEMORY_HOST) {
+    if (region->kind != HLG_MEMORY_HOST && !e->caps.device_memory) {
+        ofi_log(e->owner,
+                "provider %s takes no memory of a GPU: stage it through host memory, or use a "
+                "libfabric built with CUDA",
+                e->owner->provider->name);
         return -HLG_EUNSUPPORTED;
     }
     while (slot < e->owner->config.mems_max && e->mems[slot].mr != NULL) {
@@ -514,6 +557,7 @@ static void fill_caps(struct ofi_endpoint *e)
                          : hlg_min_u64(e->owner->provider->merge_bytes_max, caps->piece_bytes_max);
     caps->placed = e->owner->provider->placed;
     caps->stall_ns = config->stall_ns;
+    caps->device_memory = (e->info->caps & FI_HMEM) != 0;
 }
 
 static bool allocate(struct ofi_endpoint *e)

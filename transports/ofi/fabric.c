@@ -98,6 +98,12 @@ static void explain_absent(const char *name, const char *node, char *error, size
     }
 }
 
+static struct fi_info *look(const struct ofi_fabric *f, const struct ofi_provider *provider,
+                            const char *node)
+{
+    return f->config.device_memory ? ofi_infos_for_gpus(provider, node) : ofi_infos(provider, node);
+}
+
 /* Real RDMA first, then native TCP: the table's order, without those that are only taken by name. */
 static void choose(struct ofi_fabric *f, const char *node)
 {
@@ -108,7 +114,7 @@ static void choose(struct ofi_fabric *f, const char *node)
         if (provider->by_name_only) {
             continue;
         }
-        f->infos = ofi_infos(provider, node);
+        f->infos = look(f, provider, node);
         if (f->infos != NULL && !ofi_provider_is_served(provider, why, sizeof why)) {
             ofi_log(f, "%s", why); /* its device is here, and a slower one is taken */
             ofi_infos_free(f->infos);
@@ -139,7 +145,7 @@ static int find(struct ofi_fabric *f, const char *name, const char *node, char *
         if (!ofi_provider_is_served(f->provider, error, error_bytes)) {
             return -HLG_EIO;
         }
-        f->infos = ofi_infos(f->provider, node);
+        f->infos = look(f, f->provider, node);
     }
     if (f->infos == NULL) {
         explain_absent(name, node, error, error_bytes);

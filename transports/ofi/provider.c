@@ -251,7 +251,7 @@ bool ofi_provider_shuns(const struct ofi_provider *provider, const char *node)
     return provider->rdma && !provider->without_ip && node != NULL && ofi_is_loopback(node);
 }
 
-static struct fi_info *make_hints(const struct ofi_provider *provider)
+static struct fi_info *make_hints(const struct ofi_provider *provider, bool gpus)
 {
     struct fi_info *hints = fi_allocinfo();
 
@@ -263,6 +263,10 @@ static struct fi_info *make_hints(const struct ofi_provider *provider)
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode =
         FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    if (gpus) {
+        hints->caps |= FI_HMEM;
+        hints->domain_attr->mr_mode |= FI_MR_HMEM;
+    }
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->fabric_attr->prov_name = strdup(provider->name);
     if (hints->fabric_attr->prov_name == NULL) {
@@ -298,7 +302,7 @@ static uint32_t api_version(const struct ofi_provider *provider)
     return FI_VERSION_LT(fi_version(), wanted) ? fi_version() : wanted;
 }
 
-struct fi_info *ofi_infos(const struct ofi_provider *provider, const char *node)
+static struct fi_info *look(const struct ofi_provider *provider, const char *node, bool gpus)
 {
     struct fi_info *found = NULL;
 
@@ -306,7 +310,7 @@ struct fi_info *ofi_infos(const struct ofi_provider *provider, const char *node)
         return NULL;
     }
     set_environment();
-    struct fi_info *hints = make_hints(provider);
+    struct fi_info *hints = make_hints(provider, gpus);
     if (hints == NULL) {
         return NULL;
     }
@@ -336,6 +340,18 @@ struct fi_info *ofi_infos(const struct ofi_provider *provider, const char *node)
         found = next;
     }
     return kept;
+}
+
+struct fi_info *ofi_infos(const struct ofi_provider *provider, const char *node)
+{
+    return look(provider, node, false);
+}
+
+struct fi_info *ofi_infos_for_gpus(const struct ofi_provider *provider, const char *node)
+{
+    struct fi_info *infos = look(provider, node, true);
+
+    return infos != NULL ? infos : look(provider, node, false);
 }
 
 void ofi_infos_free(struct fi_info *infos)

@@ -51,6 +51,8 @@ bool ofi_provider_shuns(const struct ofi_provider *provider, const char *node);
  * carry the contract, one entry a device; NULL when there is none. Free with ofi_infos_free.
  */
 struct fi_info *ofi_infos(const struct ofi_provider *provider, const char *node);
+/* Those that take memory of GPUs (FI_HMEM), or where there are none, all the same ones. */
+struct fi_info *ofi_infos_for_gpus(const struct ofi_provider *provider, const char *node);
 
 void ofi_infos_free(struct fi_info *infos);
 

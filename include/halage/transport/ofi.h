@@ -1,6 +1,7 @@
 /*
- * Endpoints over libfabric (1.17 or newer). Memory is host memory only: nothing here registers or
- * has ever been run on device memory.
+ * Endpoints over libfabric (1.17 or newer). Memory of GPUs is registered where config.device_memory asks
+ * for it and the provider takes it (CUDA interface; dma-buf with libfabric 1.20); that has never been run
+ * on a GPU. Other providers need the staged path (staged.h).
  *
  * A fabric gives endpoints of one provider. Each endpoint has a domain, a completion queue, an
  * address vector and registrations of its own, so that closing it fences all that it exposed.
@@ -38,8 +39,10 @@ struct hlg_ofi_config {
     uint32_t cq_depth;        /* immediates that may wait unread; 4096 */
     uint32_t peers_max;       /* of one endpoint; 64 */
     uint32_t mems_max;        /* registrations of one endpoint; 1024 */
-    bool unmerged;            /* pages that follow one another are written one by one */
-    hlg_time stall_ns;        /* refusal after which a peer is down; 2 s */
+    bool device_memory; /* memory of GPUs will be registered: ask for FI_HMEM. Where the provider
+                                 has it not, caps.device_memory says so */
+    bool unmerged;      /* pages that follow one another are written one by one */
+    hlg_time stall_ns;  /* refusal after which a peer is down; 2 s */
     /* Takes one sentence, lower case and without a newline: what auto chose and why, and the first
      * error of each peer. Called on the thread that calls in. NULL: dropped. */
     void (*log)(void *context, const char *sentence);

@@ -16,7 +16,7 @@
 
 #define GRANULE   ((size_t)2 << 20)
 #define NAME      "fake-cuda-" /* the physical device follows */
-#define TABLE_MAX 256
+#define TABLE_MAX 2048
 
 /* Memory comes with somebody else's bytes. */
 #define OLD_BYTE 0xa5
