@@ -333,6 +333,16 @@ static int read_all(struct hlg_pump *p, bool due)
     return work;
 }
 
+int hlg_pump_write(struct hlg_pump *p)
+{
+    int work = 0;
+
+    for (uint32_t lane = 0; p->role == HLG_ROLE_PREFILL && lane < p->lanes; lane++) {
+        work += carry_writes(p, lane);
+    }
+    return work;
+}
+
 int hlg_pump_step(struct hlg_pump *p)
 {
     bool due = hlg_pump_deadline(p) <= hlg_pump_now(p);
@@ -346,10 +356,7 @@ int hlg_pump_step(struct hlg_pump *p)
     }
     pump_carry_node(p);
     work += p->fabric->ready != NULL ? read_ready(p) : read_all(p, due);
-    for (uint32_t lane = 0; p->role == HLG_ROLE_PREFILL && lane < p->lanes; lane++) {
-        work += carry_writes(p, lane);
-    }
-    return work;
+    return work + hlg_pump_write(p);
 }
 
 hlg_time hlg_pump_deadline(const struct hlg_pump *p)
