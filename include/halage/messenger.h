@@ -94,6 +94,11 @@ struct hlg_messenger_config {
        anew by create, whole when destroy returned; NULL: none. Holds prompts. Costs the core thread a
        write(2) an event; a full disk ends the recording alone: destroy logs and returns that. */
     const char *record;
+
+    /* Prefill: the core thread reads the counter words itself, and does not sleep while a forward pass is
+       announced: some 2 us from a stamp to its first write in place of counter_ns and a thread's way, for a
+       core of its own (cpu) meanwhile. False: the layer poller's thread does. */
+    bool counter_core;
 };
 
 /* Fills in defaults: limits of hlg_limits_default(), no listening, no cores, connect 5 s, spin 50 us, sleep

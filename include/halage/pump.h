@@ -77,6 +77,10 @@ hlg_handle hlg_pump_submitted(const struct hlg_pump *pump);
  * until a descriptor wakes it.
  */
 int hlg_pump_step(struct hlg_pump *pump);
+
+/* The part of a round that writes, alone: what an event made ready goes at once, and the network is looked at
+ * later. Returns how many writes were taken, wholly or in part. */
+int hlg_pump_write(struct hlg_pump *pump);
 hlg_time hlg_pump_now(const struct hlg_pump *pump);
 hlg_time hlg_pump_deadline(const struct hlg_pump *pump);
 

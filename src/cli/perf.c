@@ -1,4 +1,4 @@
-/* `halage perf serve|run`: command lines. */
+/* `halage perf serve|run|layer`: command lines. */
 #include "perf.h"
 
 #include "cli.h"
@@ -30,6 +30,12 @@ enum key {
     KEY_JSON,
     KEY_WRITE,
     KEY_PLANT,
+    KEY_PAGE_BYTES,
+    KEY_LAYERS,
+    KEY_FORWARDS,
+    KEY_LAYER_US,
+    KEY_CPU,
+    KEY_COUNTERS,
 };
 
 #define ROUNDS_DEFAULT 5u
@@ -327,6 +333,107 @@ static int run_main(int argc, char **argv)
     return perf_run(&o);
 }
 
+/* ---- layer ---- */
+
+static const struct argp_option layer_table[] = {
+    {"local", KEY_LOCAL, NULL, 0, "Start the serving side here too", 0},
+    {"provider", KEY_PROVIDER, "NAME", 0, "libfabric provider (default auto)", 0},
+    {"page-bytes", KEY_PAGE_BYTES, "N", 0, "Bytes of a page (default 16384)", 0},
+    {"pages", KEY_PAGES, "N", 0, "Pages of a layer (default 8)", 0},
+    {"layers", KEY_LAYERS, "N", 0, "Layers, 1 to 64 (default 32)", 0},
+    {"forwards", KEY_FORWARDS, "N", 0, "Forward passes, one request each (default 50)", 0},
+    {"layer-us", KEY_LAYER_US, "US", 0, "Microseconds that a layer takes (default 500)", 0},
+    {"counters", KEY_COUNTERS, "WHO", 0,
+     "core, thread or both (default): who reads the counter word", 0},
+    {"cpu", KEY_CPU, "N", 0, "Give this processor to the core thread alone", 0},
+    {"json", KEY_JSON, "FILE", 0, "Write all numbers as JSON ('-': standard output)", 0},
+    COMMON_ROWS,
+    {0},
+};
+
+static error_t parse_layer_number(int key, const char *argument, const char *program,
+                                  struct perf_options *o)
+{
+    uint32_t cpu = 0;
+
+    switch (key) {
+    case KEY_PAGE_BYTES:
+        return read_number(argument, 1, PERF_PAGE_BYTES_MAX, program, "page-bytes", &o->page_bytes);
+    case KEY_LAYERS:
+        return read_number(argument, 1, PERF_LAYERS_MAX, program, "layers", &o->layers);
+    case KEY_FORWARDS:
+        return read_number(argument, 1, 100000, program, "forwards", &o->forwards);
+    case KEY_LAYER_US:
+        return read_number(argument, 1, 1000000, program, "layer-us", &o->layer_us);
+    case KEY_CPU:
+        if (read_number(argument, 0, 1023, program, "cpu", &cpu) != 0) {
+            return EINVAL;
+        }
+        o->cpu = (int)cpu;
+        return 0;
+    default: /* shared ones */
+        return parse_run_number(key, argument, program, o);
+    }
+}
+
+static error_t parse_layer(int key, char *argument, struct argp_state *state)
+{
+    struct perf_options *o = state->input;
+    const bool both = key == KEY_COUNTERS && strcmp(argument, "both") == 0;
+
+    switch (key) {
+    case KEY_LOCAL:
+    case KEY_PROVIDER:
+    case KEY_NODE:
+    case KEY_INSECURE:
+    case KEY_JSON:
+    case ARGP_KEY_ARG:
+    case ARGP_KEY_END:
+        return parse_run(key, argument, state);
+    case KEY_COUNTERS:
+        o->core = both || strcmp(argument, "core") == 0;
+        o->thread = both || strcmp(argument, "thread") == 0;
+        return o->core || o->thread
+                   ? 0
+                   : options_error(state->name, "--counters %s: use core, thread or both",
+                                   argument);
+    default: /* numbers, and the many other keys of argp */
+        return parse_layer_number(key, argument, state->name, o);
+    }
+}
+
+static int layer_main(int argc, char **argv)
+{
+    static char name[] = "halage perf layer";
+    const struct argp options = {
+        .options = layer_table,
+        .parser = parse_layer,
+        .args_doc = "[HOST:PORT]",
+        .doc =
+            "Measure the whole way of a layer: from the stamp of the counter word to its first "
+            "write, "
+            "to the source's end and to the target's.\vBoth sides run messengers. Exit status: as "
+            "of 'halage perf run'.",
+    };
+    struct perf_options o = {.program = name,
+                             .provider = "auto",
+                             .page_bytes = 16384,
+                             .pages = 8,
+                             .layers = 32,
+                             .forwards = 50,
+                             .layer_us = 500,
+                             .cpu = -1,
+                             .core = true,
+                             .thread = true};
+
+    argv[0] = name;
+    if (options_parse(&options, argc, argv, 0, &o) != 0 ||
+        !options_output_possible(name, "--json", o.json_file)) {
+        return CLI_BAD_INPUT;
+    }
+    return perf_layer(&o);
+}
+
 int cli_perf(int argc, char **argv)
 {
     const char *kind = argc > 1 ? argv[1] : "";
@@ -337,9 +444,12 @@ int cli_perf(int argc, char **argv)
     if (strcmp(kind, "run") == 0) {
         return run_main(argc - 1, argv + 1);
     }
+    if (strcmp(kind, "layer") == 0) {
+        return layer_main(argc - 1, argv + 1);
+    }
     if (kind[0] == '-') {
         const struct argp options = {
-            .args_doc = "serve|run [OPTION...]",
+            .args_doc = "serve|run|layer [OPTION...]",
             .doc = "Measure what writes between two processes or machines cost.\v"
                    "'halage perf run --local' is a table in some twenty seconds; 'halage perf run "
                    "--help' says more.",
@@ -349,7 +459,7 @@ int cli_perf(int argc, char **argv)
             return CLI_BAD_INPUT;
         }
     }
-    (void)fprintf(stderr, "halage perf: %s%s%s; valid: serve run\n",
+    (void)fprintf(stderr, "halage perf: %s%s%s; valid: serve run layer\n",
                   argc > 1 ? "unknown kind '" : "no kind", kind, argc > 1 ? "'" : "");
     return CLI_BAD_INPUT;
 }

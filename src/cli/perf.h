@@ -16,6 +16,7 @@
 #define HALAGE_CLI_PERF_H
 
 #include <halage/channel.h>
+#include <halage/layout.h>
 #include <halage/transport.h>
 #include <halage/transport/tcp.h>
 
@@ -109,7 +110,7 @@ enum perf_message_kind {
     PERF_MESSAGE_DONE,      /* serve: they are here */
     PERF_MESSAGE_END,       /* run: close the bench */
     PERF_MESSAGE_ERROR,     /* serve: a sentence; the connection ends */
-    PERF_MESSAGE_LAYER,     /* run: open a decode node; serve: it is open */
+    PERF_MESSAGE_LAYER,     /* run: open a decode node; the answer is UP */
 };
 
 struct perf_layer_case {
@@ -118,6 +119,7 @@ struct perf_layer_case {
     uint32_t layers;
     uint32_t pad; /* 0 */
     char provider[16];
+    char address[HLG_TCP_NAME_BYTES]; /* of the prefill node */
 };
 
 struct perf_message {
@@ -134,7 +136,7 @@ struct perf_message {
             uint64_t count;     /* requests of each peer; pieces where there are none; pings */
             uint64_t iteration; /* of the pattern; 0: nobody looks */
             uint64_t wrong;     /* DONE: bytes */
-            uint64_t landed_ns; /* DONE of a layer run: CLOCK_MONOTONIC of the serving host */
+            uint64_t ready_ns;  /* DONE of a layer run: CLOCK_MONOTONIC of the serving host */
         } go;
         char text[PERF_ERROR_BYTES];
     };
@@ -193,6 +195,21 @@ int perf_bare_open(struct perf_arena *arena, bool target, const struct perf_plac
 int perf_end_open(struct perf_arena *arena, bool target, const struct perf_place *place,
                   struct perf_end **end, char *error);
 
+/* ---- perf_layer.c, perf_layer_target.c ---- */
+
+/* The decode node of a layer run. */
+struct perf_layer_target;
+
+int perf_layer_target_open(const struct perf_layer_case *shape, const struct perf_place *place,
+                           bool insecure, struct perf_layer_target **target, char *error);
+/* Takes NULL. */
+void perf_layer_target_close(struct perf_layer_target *target);
+/* Asks for so many requests, one after the other, and tells of each when it is ready. */
+int perf_layer_target_go(struct perf_layer_target *target, struct hlg_channel *channel,
+                         uint64_t count, char *error);
+/* What both nodes have alike: a page is one piece. */
+void perf_layer_layout(const struct perf_layer_case *shape, struct hlg_layout *layout);
+
 /* ---- perf_serve.c ---- */
 
 struct perf_serve {
@@ -237,6 +254,9 @@ struct perf_options {
     uint32_t layers;
     uint32_t forwards;
     uint32_t layer_us;
+    int cpu;     /* of the core thread; -1: none */
+    bool thread; /* the layer poller's thread looks at the counter too, in a run of its own */
+    bool core;   /* the core thread does */
 };
 
 struct perf_rate {

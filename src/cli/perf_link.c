@@ -10,7 +10,7 @@
 
 _Static_assert(sizeof(struct perf_case) == 56, "crosses the wire");
 _Static_assert(sizeof(struct perf_ready) == 88, "crosses the wire");
-_Static_assert(sizeof(struct perf_layer_case) == 32, "crosses the wire");
+_Static_assert(sizeof(struct perf_layer_case) == 112, "crosses the wire");
 _Static_assert(sizeof(struct perf_message) == 216, "crosses the wire");
 
 static volatile sig_atomic_t interrupted;
@@ -112,7 +112,7 @@ static bool is_text(const char *text, size_t bytes, char *error)
     if (memchr(text, 0, bytes) != NULL && text[0] != '\0') {
         return true;
     }
-    (void)snprintf(error, PERF_ERROR_BYTES, "the provider has no name");
+    (void)snprintf(error, PERF_ERROR_BYTES, "a name or an address is missing");
     return false;
 }
 
@@ -135,5 +135,6 @@ bool perf_layer_check(const struct perf_layer_case *shape, char *error)
     return in_range(shape->page_bytes, 1, PERF_PAGE_BYTES_MAX, "page bytes", error) &&
            in_range(shape->pages, 1, PERF_PAGES_MAX, "pages", error) &&
            in_range(shape->layers, 1, PERF_LAYERS_MAX, "layers", error) &&
-           is_text(shape->provider, sizeof shape->provider, error);
+           is_text(shape->provider, sizeof shape->provider, error) &&
+           is_text(shape->address, sizeof shape->address, error);
 }

@@ -29,6 +29,7 @@ struct server {
     struct hlg_channel *channel; /* of who asks */
     struct perf_place place;
     struct bench benches[PERF_BENCHES];
+    struct perf_layer_target *layer; /* NULL: none */
     char error[PERF_ERROR_BYTES];
 };
 
@@ -142,6 +143,21 @@ static int go_bench(struct server *s, const struct perf_message *message)
     return rc;
 }
 
+/* A decode node in place of the last one. */
+static int open_layer(struct server *s, const struct perf_message *message)
+{
+    struct perf_message answer = {.kind = PERF_MESSAGE_UP};
+
+    perf_layer_target_close(s->layer);
+    s->layer = NULL;
+    if (!perf_layer_check(&message->layer, s->error)) {
+        return -HLG_EINVAL;
+    }
+    const int rc = perf_layer_target_open(&message->layer, &s->place, s->config->insecure,
+                                          &s->layer, s->error);
+    return rc != 0 ? rc : perf_send(s->channel, &answer);
+}
+
 static int handle(struct server *s, const struct perf_message *message)
 {
     switch (message->kind) {
@@ -150,11 +166,15 @@ static int handle(struct server *s, const struct perf_message *message)
     case PERF_MESSAGE_READY:
         return join_bench(s, message);
     case PERF_MESSAGE_GO:
-        return go_bench(s, message);
+        return s->layer != NULL
+                   ? perf_layer_target_go(s->layer, s->channel, message->go.count, s->error)
+                   : go_bench(s, message);
     case PERF_MESSAGE_END:
         bench_close(&s->benches[message->bench]);
         return perf_send(s->channel,
                          &(struct perf_message){.kind = PERF_MESSAGE_END, .bench = message->bench});
+    case PERF_MESSAGE_LAYER:
+        return open_layer(s, message);
     default:
         return refuse(s, "a message of a kind that is not known; use the same version of halage");
     }
@@ -211,6 +231,8 @@ static void serve_one(struct server *s)
     for (uint32_t i = 0; i < PERF_BENCHES; i++) {
         bench_close(&s->benches[i]);
     }
+    perf_layer_target_close(s->layer);
+    s->layer = NULL;
     s->channel->ops->close(s->channel);
     s->channel = NULL;
 }

@@ -9,6 +9,10 @@
 /* A target may owe its peer the acknowledgement of the last bytes when its own request is over;
    providers with manual progress send it while polled. */
 #define LINGER_NS (20 * HLG_NS_PER_MS)
+/* While endpoints are busy channels are looked at this often, and for a fifth of the time at most: a look is a
+   call of the system for each, which costs as much as some pages. */
+#define CHANNELS_NS   10000u
+#define CHANNELS_REST 4u
 
 hlg_time hlg_pump_now(const struct hlg_pump *p)
 {
@@ -313,14 +317,32 @@ static int read_ready(struct hlg_pump *p)
 static int read_all(struct hlg_pump *p, bool due)
 {
     const hlg_time now = hlg_pump_now(p);
-    int work = pump_sessions_read(p);
+    int work = 0;
 
+    if (!p->busy || now >= p->channels_due) {
+        work = pump_sessions_read(p);
+        const hlg_time then = hlg_pump_now(p);
+        p->channels_due = then + hlg_max_u64(CHANNELS_NS, CHANNELS_REST * (then - now));
+    }
+    p->busy = false;
     if (hlg_pump_open(p) > 0) {
         p->linger = now + LINGER_NS;
     }
     if (due || now < p->linger) {
-        work += pump_domains_poll(p);
+        const int events = pump_domains_poll(p);
+        p->busy = events > 0;
+        work += events;
         pump_carry_node(p);
+    }
+    return work;
+}
+
+int hlg_pump_write(struct hlg_pump *p)
+{
+    int work = 0;
+
+    for (uint32_t lane = 0; p->role == HLG_ROLE_PREFILL && lane < p->lanes; lane++) {
+        work += carry_writes(p, lane);
     }
     return work;
 }
@@ -342,10 +364,7 @@ int hlg_pump_step(struct hlg_pump *p)
         work += pump_flush_step(p);
         pump_carry_node(p);
     }
-    for (uint32_t lane = 0; p->role == HLG_ROLE_PREFILL && lane < p->lanes; lane++) {
-        work += carry_writes(p, lane);
-    }
-    return work;
+    return work + hlg_pump_write(p);
 }
 
 hlg_time hlg_pump_deadline(const struct hlg_pump *p)

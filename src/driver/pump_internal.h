@@ -118,6 +118,8 @@ struct hlg_pump {
     bool any_room;
     bool any_unread; /* of the peers */
     struct pump_flush flush;
+    bool busy;       /* endpoints had something in the last step */
+    hlg_time channels_due;
     hlg_time linger; /* endpoints are polled until then though nothing is open */
     void (*notice)(void *context, const struct hlg_notice *notice);
     void (*note)(void *context, const struct hlg_note *note);

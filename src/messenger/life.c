@@ -388,14 +388,14 @@ static int pin(struct hlg_messenger *m)
 
 static int start_threads(struct hlg_messenger *m)
 {
-    /* The layer poller comes last: without counter words there is none. */
+    /* The layer poller comes last: there may be none. */
     static void *(*const mains[THREADS_MAX])(void *) = {progress_main, dial_main, layer_poll_main};
     sigset_t before;
 
     signals_leave(&before);
     int error = 0;
-    for (uint32_t i = 0; error == 0 && i < (m->word_count > 0 ? THREADS_MAX : THREADS_MAX - 1);
-         i++) {
+    const bool polls = m->word_count > 0 && !m->config.counter_core;
+    for (uint32_t i = 0; error == 0 && i < (polls ? THREADS_MAX : THREADS_MAX - 1); i++) {
         error = pthread_create(&m->threads[i], NULL, mains[i], m);
         m->thread_count += error == 0;
     }

@@ -352,6 +352,10 @@ void *dial_main(void *messenger);
 
 /* layer_poll.c */
 void *layer_poll_main(void *messenger);
+/* Core thread, config.counter_core: words that moved, of `capacity`; returns how many. */
+uint32_t layer_poll_look(struct hlg_messenger *m, struct layer_value *values, uint32_t capacity);
+/* Core thread: whether it is to look at them, since a forward pass is announced. */
+bool layer_poll_awaits(const struct hlg_messenger *m);
 /* A chunk is about to be pushed (any thread); or could not be, after all. */
 void layer_poll_announce(struct hlg_messenger *m);
 void layer_poll_withdraw(struct hlg_messenger *m);

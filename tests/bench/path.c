@@ -2,10 +2,12 @@
  * halage-bench-path: the two ends of `halage perf run` in one process and thread, turn by turn, so that
  * test_path.py can count the instructions of each.
  */
+#define _GNU_SOURCE /* clock_gettime */
 #include "perf.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define PEER_STEPS_MAX 100000000u
 
@@ -34,7 +36,13 @@ static int fail(const char *what)
     return EXIT_FAILURE;
 }
 
-static bool join(struct path *p)
+static bool join_bare(struct path *p)
+{
+    return p->ends[0]->ops->join(p->ends[0], &p->ends[1]->ready) == 0 &&
+           p->ends[1]->ops->join(p->ends[1], &p->ends[0]->ready) == 0;
+}
+
+static bool join_core(struct path *p)
 {
     struct hlg_tcp_listener *listener = NULL;
     struct hlg_channel *dialled = NULL;
@@ -54,6 +62,15 @@ static bool join(struct path *p)
         good = p->ends[0]->ops->step(p->ends[0]) == 0 && p->ends[1]->ops->step(p->ends[1]) == 0;
     }
     return good;
+}
+
+/* Processor time of this thread: others on the machine do not count. */
+static hlg_time spent(void)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return (hlg_time)now.tv_sec * HLG_NS_PER_S + (hlg_time)now.tv_nsec;
 }
 
 static bool move(struct path *p, uint64_t requests, bool counted)
@@ -82,33 +99,41 @@ int main(int argc, char **argv)
     const struct perf_place place = {NULL};
     char error[PERF_ERROR_BYTES] = "no memory";
 
-    if (argc != 5) {
-        return fail("usage: halage-bench-path PROVIDER PAGES LAYERS REQUESTS");
+    if (argc != 8 || (strcmp(argv[2], "core") != 0 && strcmp(argv[2], "bare") != 0)) {
+        return fail(
+            "usage: halage-bench-path PROVIDER core|bare BYTES WINDOW PAGES LAYERS REQUESTS");
     }
-    struct perf_case shape = {.path = PERF_CORE,
-                              .page_bytes = 256,
-                              .pages = (uint32_t)strtoul(argv[2], NULL, 10),
-                              .layers = (uint32_t)strtoul(argv[3], NULL, 10),
+    const bool core = strcmp(argv[2], "core") == 0;
+    struct perf_case shape = {.path = core ? PERF_CORE : PERF_BARE,
+                              .page_bytes = (uint32_t)strtoul(argv[3], NULL, 10),
+                              .window = (uint32_t)strtoul(argv[4], NULL, 10),
+                              .pages = (uint32_t)strtoul(argv[5], NULL, 10),
+                              .layers = (uint32_t)strtoul(argv[6], NULL, 10),
                               .peers = 1,
-                              .rails = 1,
-                              .window = 64};
-    const uint64_t requests = strtoul(argv[4], NULL, 10);
+                              .rails = 1};
+    const uint64_t requests = strtoul(argv[7], NULL, 10);
     (void)snprintf(shape.provider, sizeof shape.provider, "%s", argv[1]);
     if (!perf_case_check(&shape, error)) {
         return fail(error);
     }
     for (uint32_t i = 0; i < 2; i++) {
         if (perf_arena_open(&shape, i == 1, &p.arenas[i]) != 0 ||
-            perf_core_open(&p.arenas[i], i == 1, &place, &p.ends[i], error) != 0) {
+            (core ? perf_core_open : perf_bare_open)(&p.arenas[i], i == 1, &place, &p.ends[i],
+                                                     error) != 0) {
             return fail(error);
         }
     }
-    if (!join(&p) || !move(&p, 2, false) || !move(&p, requests, true)) {
+    if (!(core ? join_core(&p) : join_bare(&p)) || !move(&p, 2, false)) {
         return fail("a session ended");
     }
-    (void)printf("writes %llu actions %llu\n",
-                 (unsigned long long)(requests * shape.layers * shape.pages),
-                 (unsigned long long)(requests * shape.layers));
+    const hlg_time begun = spent();
+    if (!move(&p, requests, true)) {
+        return fail("a session ended");
+    }
+    const uint64_t writes = requests * shape.layers * shape.pages;
+    (void)printf("writes %llu actions %llu ns_a_write %.1f\n", (unsigned long long)writes,
+                 (unsigned long long)(requests * shape.layers),
+                 (double)(spent() - begun) / (double)writes);
     for (uint32_t i = 2; i > 0; i--) {
         p.ends[i - 1]->ops->close(p.ends[i - 1]);
         perf_arena_close(&p.arenas[i - 1]);

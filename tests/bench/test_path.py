@@ -18,13 +18,14 @@ PROGRAM = pathlib.Path(os.environ["HALAGE_BIN_DIR"]) / "halage-bench-path"
 PROVIDER = "tcp"
 OURS = re.compile(r"/(src/core|src/driver|include/halage|transports/ofi|transports/tcp)/")
 LAYERS = 32
+WINDOW = 64
 SOURCE_MAX = 150
 TARGET_MAX = 60
 
 
 def count(side, pages, requests, show):
     """Instructions of one action of so many pages."""
-    out, total = callgrind.run([PROGRAM, PROVIDER, pages, LAYERS, requests], f"path_{side}", OURS)
+    out, total = callgrind.run([PROGRAM, PROVIDER, "core", 256, WINDOW, pages, LAYERS, requests], f"path_{side}", OURS)
     actions = int(re.search(r"actions (\d+)", out)[1])
     each = sum(total.values()) / actions
     print(f"{side}: {pages:3} pages an action: {each:8.0f} instructions an action, "

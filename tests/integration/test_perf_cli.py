@@ -85,6 +85,27 @@ class Run(unittest.TestCase):
         self.assertLessEqual(latency["p50"], latency["p90"])
         self.assertLessEqual(latency["p90"], latency["p99"])
 
+    def test_writes_that_are_taken_in_parts_arrive(self):
+        result = perf("run", "--local", "--check", "--rounds", 2, "--sizes", "64", "--window", 31, "--order",
+                      "scattered", "--provider", "tcp", "--span", 5, "--pages", 100, "--no-latency",
+                      "--json", "-")
+        row = self.expect_rows(result, 1)["rows"][0]
+        self.assertEqual(row["wrong_bytes"], 0)
+
+    def test_layers_go_when_they_are_stamped(self):
+        result = perf("layer", "--local", "--provider", "tcp", "--forwards", 1, "--layers", 3,
+                      "--pages", 2, "--page-bytes", 512, "--layer-us", 30000, "--json", "-")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        rows = json.loads(result.stdout[result.stdout.index("\n{"):])["rows"]
+        self.assertEqual([row["counters"] for row in rows], ["core", "thread"])
+        for row in rows:
+            self.assertEqual(row["handed_us"]["count"], 3)
+            self.assertEqual(row["sent_us"]["count"], 1)
+            self.assertEqual(row["ready_us"]["count"], 1)
+            # If nobody looked at the counter, the end of the forward would be what sends its layers.
+            self.assertLess(row["handed_us"]["p50"], 45000)
+            self.assertLessEqual(row["handed_us"]["p50"], row["posted_us"]["p50"])
+
     def test_two_commands_meet(self):
         with subprocess.Popen([str(BIN / "halage"), "perf", "serve", "--listen", "127.0.0.1:0"],
                               stdout=subprocess.PIPE, text=True) as server:
@@ -111,8 +132,8 @@ class Run(unittest.TestCase):
 
 class Refusals(unittest.TestCase):
     CASES = [
-        (["perf"], "valid: serve run"),
-        (["perf", "fly"], "unknown kind 'fly'; valid: serve run"),
+        (["perf"], "valid: serve run layer"),
+        (["perf", "fly"], "unknown kind 'fly'; valid: serve run layer"),
         (["perf", "run"], "give the address of 'halage perf serve', or --local"),
         (["perf", "run", "--local", "127.0.0.1:1"], "or --local"),
         (["perf", "run", "a:1", "b:1"], "unknown argument 'b:1'; one address is enough"),
@@ -127,6 +148,8 @@ class Refusals(unittest.TestCase):
         (["perf", "run", "--local", "--order", "up"], "use contiguous, scattered or both"),
         (["perf", "run", "--local", "--json", "/nowhere/x"], "cannot be opened"),
         (["perf", "run", "--local", "--wide"], "unknown option '--wide'; valid: --local"),
+        (["perf", "layer", "--local", "--counters", "gpu"], "use core, thread or both"),
+        (["perf", "layer", "--local", "--layers", "65"], "not a whole number from 1 to 64"),
         (["perf", "serve", "--listen", "0.0.0.0:0"], "listen on loopback, or allow it"),
         (["perf", "serve", "--listen", "nonsense"], "--listen nonsense: "),
     ]

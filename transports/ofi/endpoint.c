@@ -363,6 +363,7 @@ static void endpoint_free(struct hlg_transport *t)
     free(e->pieces);
     free(e->peers);
     free(e->mems);
+    free(e->stash);
     free(e);
 }
 
@@ -567,7 +568,8 @@ static bool allocate(struct ofi_endpoint *e)
     e->pieces = calloc(e->caps.pieces_max, sizeof *e->pieces);
     e->peers = calloc(config->peers_max, sizeof *e->peers);
     e->mems = calloc(config->mems_max, sizeof *e->mems);
-    if (e->pieces == NULL || e->peers == NULL || e->mems == NULL) {
+    e->stash = calloc(OFI_STASH, sizeof *e->stash);
+    if (e->pieces == NULL || e->peers == NULL || e->mems == NULL || e->stash == NULL) {
         return false;
     }
     e->pieces_bytes = e->caps.pieces_max * sizeof *e->pieces;

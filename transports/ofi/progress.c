@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,6 +13,19 @@
 #define BATCH      32u
 #define POLL_READS 16u
 
+/* Completions that one poll takes at most, and reads that it makes. */
+#define POLL_ENTRIES (POLL_READS * BATCH)
+
+/*
+ * Patience. shm of 1.17 takes one write of up to 4 KiB to a peer at a time, so that pages go at the pace at which
+ * both sides look: there a few reads more, on the spot, are far cheaper than a round of the whole program. With
+ * other providers a read more is a call of the system for nothing. Which it is, is learned: reads that
+ * found something allow more of them, reads that did not allow fewer, and where none is allowed some are
+ * tried every PATIENCE_TRY-th time.
+ */
+#define PATIENCE_MAX   64u
+#define PATIENCE_FIRST 16u
+#define PATIENCE_TRY   256u
 /* Events looked back over for one to add to. Reports may come in parts, so a miss does no harm. */
 #define MERGE_SPAN 32u
 
@@ -26,6 +40,20 @@ hlg_time ofi_now(struct hlg_transport *t)
     (void)t;
     HLG_ASSERT(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     return (hlg_time)now.tv_sec * HLG_NS_PER_S + (hlg_time)now.tv_nsec;
+}
+
+static uint32_t patience_allows(struct ofi_patience *p)
+{
+    if (p->reads > 0) {
+        return p->reads;
+    }
+    return ++p->refused % PATIENCE_TRY == 0 ? PATIENCE_FIRST : 0;
+}
+
+static void patience_learn(struct ofi_patience *p, bool found)
+{
+    p->reads =
+        found ? hlg_min_u32(p->reads + PATIENCE_FIRST, PATIENCE_MAX) : p->reads / 2; /* floor */
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -210,38 +238,6 @@ static int check_write(const struct ofi_endpoint *e, const struct hlg_paged_writ
     if (w->peer >= e->owner->config.peers_max || e->peers[w->peer].state != OFI_PEER_OPEN ||
         e->peers[w->peer].down) {
         return -HLG_EPEER;
-    }
-    return 0;
-}
-
-int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
-{
-    struct ofi_endpoint *e = ofi_endpoint_of(t);
-
-    const int invalid = check_write(e, w);
-    if (invalid != 0) {
-        return invalid;
-    }
-    struct ofi_peer *peer = &e->peers[w->peer];
-    const uint32_t peer_max = e->owner->config.peer_pieces_max;
-    const uint32_t room =
-        hlg_min_u32(peer_max - peer->outstanding, e->caps.pieces_max - e->outstanding);
-    const uint32_t limit = w->piece_begin + hlg_min_u32(room, w->piece_limit - w->piece_begin);
-    ssize_t rc = 0;
-    const uint32_t posted = limit > w->piece_begin ? post_pieces(e, w, limit, &rc) : 0;
-    if (posted > 0) {
-        peer->refused_first = HLG_TIME_NEVER;
-        return (int64_t)posted;
-    }
-    if (rc == -FI_EFAULT) {
-        return -HLG_EINVAL;
-    }
-    if (rc != 0 && rc != -FI_EAGAIN) {
-        peer_is_down(e, w->peer, fi_strerror((int)-rc));
-        return -HLG_EPEER;
-    }
-    if (rc == -FI_EAGAIN || peer->outstanding == peer_max) {
-        note_refusal(e, w->peer); /* else the endpoint is full, which is not this peer's doing */
     }
     return 0;
 }
@@ -496,34 +492,132 @@ static int poll_closed(struct ofi_endpoint *e, struct output *out)
     return (int)out->filled;
 }
 
+/* Read a batch. Returns what fi_cq_read said; an error of the queue is taken too, and counts as read. */
+static ssize_t reap(struct ofi_endpoint *e, uint32_t wanted, struct output *out)
+{
+    struct fi_cq_data_entry entries[BATCH];
+    int32_t status = 0;
+
+    const ssize_t count = fi_cq_read(e->cq, entries, wanted);
+    if (count > 0) {
+        take_entries(e, entries, (size_t)count, out);
+    } else if (count == -FI_EAVAIL) {
+        struct ofi_piece *piece = read_error(e, &status);
+        if (piece != NULL) {
+            piece_report(e, piece, status, out);
+        } else if (e->owner->provider->nameless_errors) {
+            lose_all(e);
+        }
+        return wanted;
+    }
+    return count;
+}
+
+/* What write has reaped. */
+static void report_stash(struct ofi_endpoint *e, struct output *out)
+{
+    const uint32_t count = hlg_min_u32(e->stashed, out->capacity - out->filled);
+
+    memcpy(out->events + out->filled, e->stash, count * sizeof *e->stash);
+    memmove(e->stash, e->stash + count, (e->stashed - count) * sizeof *e->stash);
+    out->filled += count;
+    e->stashed -= count;
+}
+
 int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32_t capacity)
 {
     struct ofi_endpoint *e = ofi_endpoint_of(t);
     struct output out = {.events = events, .capacity = hlg_min_u32(capacity, INT32_MAX)};
+    uint32_t taken = 0;
+    uint32_t empty = 0; /* reads since something came */
+    uint32_t allowed = 0;
 
+    report_stash(e, &out);
     if (e->closed) {
         return poll_closed(e, &out);
     }
     report_down(e, &out);
-    for (uint32_t reads = 0; reads < POLL_READS && out.filled < out.capacity; reads++) {
-        struct fi_cq_data_entry entries[BATCH];
+    while (taken < POLL_ENTRIES && out.filled < out.capacity) {
         const uint32_t wanted = hlg_min_u32(BATCH, out.capacity - out.filled);
-
-        const ssize_t count = fi_cq_read(e->cq, entries, wanted);
-        take_entries(e, entries, count > 0 ? (size_t)count : 0, &out);
-        if (count == -FI_EAVAIL) {
-            int32_t status = 0;
-            struct ofi_piece *piece = read_error(e, &status);
-            if (piece != NULL) {
-                piece_report(e, piece, status, &out);
-            } else if (e->owner->provider->nameless_errors) {
-                lose_all(e);
+        const ssize_t count = reap(e, wanted, &out);
+        if (count > 0) {
+            taken += (uint32_t)count;
+            if (empty > 0) {
+                patience_learn(&e->poll_patience, true);
             }
-        } else if (count < (ssize_t)wanted) {
+            if (count < (ssize_t)wanted && allowed == 0) {
+                allowed = patience_allows(&e->poll_patience);
+                if (allowed == 0) {
+                    break;
+                }
+            }
+            empty = 0;
+        } else if (taken == 0 || ++empty > allowed) {
             break;
         }
     }
+    if (empty > allowed && allowed > 0) {
+        patience_learn(&e->poll_patience, false);
+    }
     return (int)out.filled;
+}
+
+/* A write of ours was refused though there is room in our window: wait for a completion on the spot, if that is
+ * worth while. Returns whether one came; what was reaped is for the next poll. */
+static bool await_room(struct ofi_endpoint *e, struct ofi_peer *peer)
+{
+    struct output out = {.events = e->stash, .capacity = OFI_STASH, .filled = e->stashed};
+    const uint32_t before = peer->outstanding;
+    uint32_t left = before > 0 ? patience_allows(&e->write_patience) : 0;
+
+    if (left == 0) {
+        return false;
+    }
+    while (left > 0 && peer->outstanding == before && out.capacity - out.filled > BATCH) {
+        const ssize_t count = reap(e, BATCH, &out);
+        left--;
+        if (count < 0 && count != -FI_EAGAIN) {
+            break;
+        }
+    }
+    e->stashed = out.filled;
+    patience_learn(&e->write_patience, peer->outstanding != before);
+    return peer->outstanding != before;
+}
+
+int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+
+    const int invalid = check_write(e, w);
+    if (invalid != 0) {
+        return invalid;
+    }
+    struct ofi_peer *peer = &e->peers[w->peer];
+    const uint32_t peer_max = e->owner->config.peer_pieces_max;
+    struct hlg_paged_write rest = *w;
+    ssize_t rc = 0;
+    do {
+        const uint32_t room =
+            hlg_min_u32(peer_max - peer->outstanding, e->caps.pieces_max - e->outstanding);
+        const uint32_t limit = hlg_min_u32(room, w->piece_limit - rest.piece_begin);
+        rest.piece_begin += post_pieces(e, &rest, rest.piece_begin + limit, &rc);
+    } while (rc == -FI_EAGAIN && rest.piece_begin < w->piece_limit && await_room(e, peer));
+    if (rest.piece_begin > w->piece_begin) {
+        peer->refused_first = HLG_TIME_NEVER;
+        return (int64_t)(rest.piece_begin - w->piece_begin);
+    }
+    if (rc == -FI_EFAULT) {
+        return -HLG_EINVAL;
+    }
+    if (rc != 0 && rc != -FI_EAGAIN) {
+        peer_is_down(e, w->peer, fi_strerror((int)-rc));
+        return -HLG_EPEER;
+    }
+    if (rc == -FI_EAGAIN || peer->outstanding == peer_max) {
+        note_refusal(e, w->peer); /* else the endpoint is full, which is not this peer's doing */
+    }
+    return 0;
 }
 
 void ofi_settle_before_close(struct ofi_endpoint *e)
@@ -583,7 +677,7 @@ int ofi_wait_fd(struct hlg_transport *t)
     uint64_t wakes = 0;
 
     /* fi_trywait on a queue without a wait object ends in SIGSEGV (tcp;ofi_rxm, net, shm). */
-    if (e->closed || !e->caps.pollable || e->down_untold > 0) {
+    if (e->closed || !e->caps.pollable || e->down_untold > 0 || e->stashed > 0) {
         return -HLG_ESTATE;
     }
     if (read(e->wake_fd, &wakes, sizeof wakes) == (ssize_t)sizeof wakes) {
