@@ -24,17 +24,15 @@ if(HALAGE_TESTS)
     halage_require_module(cmocka libcmocka-dev HALAGE_TESTS)
 endif()
 
-halage_option(NAME OFI DOC "RDMA and TCP by libfabric" DEFAULT AUTO
-    MODULE libfabric VERSION 1.17 PACKAGE libfabric-dev)
-halage_option(NAME CUDA DOC "Device memory, by headers of the CUDA Toolkit; libcuda is opened at run time" DEFAULT AUTO
-    HEADER cuda.h HINTS $ENV{CUDA_HOME}/include $ENV{CUDA_PATH}/include /usr/local/cuda/include
-    PACKAGE "the CUDA Toolkit (version 12 or newer), or set CUDA_HOME")
-halage_option(NAME HWLOC DOC "GPUs, NICs and cores by distance" DEFAULT AUTO
-    MODULE hwloc VERSION 2.9 PACKAGE libhwloc-dev)
-halage_option(NAME METRICS_HTTP DOC "Metrics over HTTP" DEFAULT AUTO
-    MODULE libmicrohttpd VERSION 0.9.71 PACKAGE libmicrohttpd-dev)
-halage_option(NAME SIMGRID DOC "Simulated networks, and halage-sim" DEFAULT AUTO
-    MODULE simgrid VERSION 3.32 PACKAGE libsimgrid-dev)
+halage_option(NAME OFI DOC "RDMA and TCP by libfabric" MODULE libfabric VERSION 1.17 PACKAGE libfabric-dev)
+# The driver is found at run time; its interface is src/memory/cuda_abi.h.
+halage_option(NAME CUDA DOC "Memory of GPUs")
+halage_option(NAME HWLOC DOC "Which NICs and cores are near which GPU" MODULE hwloc VERSION 2.4 BELOW 3
+    PACKAGE libhwloc-dev)
+halage_option(NAME METRICS_HTTP DOC "Metrics over HTTP" MODULE libmicrohttpd VERSION 0.9.71
+    PACKAGE libmicrohttpd-dev)
+halage_option(NAME SIMGRID DOC "Simulated networks, and halage-sim" MODULE simgrid VERSION 3.32
+    PACKAGE libsimgrid-dev)
 
 # SimGrid's one file is C++.
 if(HALAGE_WITH_SIMGRID)

@@ -70,6 +70,10 @@ function(halage_package)
     set_target_properties(halage_package_${arg_NAME} PROPERTIES
         INTERFACE_LINK_LIBRARIES "${base};${modules};${arg_LIBS}"
         INTERFACE_INCLUDE_DIRECTORIES "$<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>")
+    add_custom_command(TARGET halage_package_${arg_NAME} POST_BUILD
+        COMMAND "${CMAKE_COMMAND}" "-DARCHIVE=$<TARGET_FILE:halage_package_${arg_NAME}>" "-DPREFIX=hlg_${arg_NAME}__"
+            "-DNM=${CMAKE_NM}" "-DOBJCOPY=${CMAKE_OBJCOPY}" -P "${PROJECT_SOURCE_DIR}/cmake/prefix.cmake"
+        VERBATIM)
     install(TARGETS halage_package_${arg_NAME} EXPORT halageTargets
         ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 
@@ -105,6 +109,7 @@ endif()
 halage_package(NAME halage DOC "Tows KV caches from prefill to decode nodes" TARGETS ${halage_parts})
 halage_package(NAME ofi DOC "halage over libfabric" TARGETS halage_ofi HEADERS transport/ofi.h)
 halage_package(NAME exporter DOC "Metrics of halage over HTTP" TARGETS halage_exporter HEADERS exporter.h)
+halage_package(NAME topology DOC "Which NICs and cores are near which GPU" TARGETS halage_topology HEADERS topology.h)
 halage_package(NAME loop DOC "A network for halage within one process, for tests" TARGETS halage_loop
     HEADERS transport/loop.h)
 halage_package(NAME fault DOC "Faults over any network of halage, for tests" TARGETS halage_fault
@@ -123,6 +128,24 @@ foreach(program halage halage-prefill halage-decode halage-sim)
 endforeach()
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
     FILES_MATCHING PATTERN "*.1")
+# Section 3 is made from the comments of the headers.
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(Python3_Interpreter_FOUND)
+    set(manuals "${PROJECT_BINARY_DIR}/man/man3")
+    file(GLOB_RECURSE public_headers CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/include/*.h")
+    get_property(left GLOBAL PROPERTY halage_headers_left)
+    list(TRANSFORM left PREPEND "--without=")
+    add_custom_command(
+        OUTPUT "${manuals}/halage_base.3"
+        COMMAND "${Python3_EXECUTABLE}" "${PROJECT_SOURCE_DIR}/tools/manuals.py" --version ${PROJECT_VERSION}
+            --date ${HALAGE_DATE} --out "${manuals}" ${left} "${PROJECT_SOURCE_DIR}/include"
+        DEPENDS ${public_headers} "${PROJECT_SOURCE_DIR}/tools/manuals.py"
+        VERBATIM)
+    add_custom_target(manuals ALL DEPENDS "${manuals}/halage_base.3")
+    install(DIRECTORY "${manuals}" DESTINATION "${CMAKE_INSTALL_MANDIR}" FILES_MATCHING PATTERN "*.3")
+else()
+    message(STATUS "no manuals of section 3: Python 3 is not found; to have them, install python3")
+endif()
 # What users read, and what they begin with; not what only those who change the project need.
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
     FILES_MATCHING PATTERN "*.md"

@@ -8,6 +8,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What C and C++ spell differently; an atomic integer has one layout in both (gcc, clang). */
+#ifdef __cplusplus
+#include <atomic>
+#define HLG_ATOMIC_U32 std::atomic<uint32_t>
+#define HLG_ATOMIC_U64 std::atomic<uint64_t>
+#define HLG_NORETURN   [[noreturn]]
+#else
+#define HLG_ATOMIC_U32 _Atomic uint32_t
+#define HLG_ATOMIC_U64 _Atomic uint64_t
+#define HLG_NORETURN   _Noreturn
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Nanoseconds of a transport's own clock. It never runs back; its zero means nothing. */
 typedef uint64_t hlg_time;
 
@@ -96,7 +112,7 @@ struct hlg_limits {
 void hlg_limits_default(struct hlg_limits *limits);
 
 /* Ends the process: prints the condition to stderr and aborts. Stays on in release builds. */
-_Noreturn void hlg_assert_failed(const char *condition, const char *file, int line);
+HLG_NORETURN void hlg_assert_failed(const char *condition, const char *file, int line);
 
 #define HLG_ASSERT(condition) \
     ((condition) ? (void)0 : hlg_assert_failed(#condition, __FILE__, __LINE__))
@@ -168,5 +184,9 @@ static inline uint16_t hlg_u16(uint64_t value)
     HLG_ASSERT(value <= UINT16_MAX);
     return (uint16_t)value;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -10,6 +10,10 @@
 
 #include "region.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_memory;
 
 /* Where memory is to be made. */
@@ -96,6 +100,15 @@ int hlg_memory_read(const struct hlg_memory *memory, uint64_t offset, void *to, 
 int hlg_memory_write(struct hlg_memory *memory, uint64_t offset, const void *from, uint64_t bytes);
 
 /*
+ * Look at memory that somebody else made before it is registered: CUDA memory must be mapped, of the
+ * GPU that the region says, and within one allocation (a range that spans several, as allocators with
+ * expandable segments make them, needs a region for each); its start must lie on a page of 4096 bytes.
+ *
+ * Returns 0, or -HLG_EINVAL, -HLG_EUNSUPPORTED or -HLG_EIO with a sentence.
+ */
+int hlg_memory_check(const struct hlg_mem_region *region, char *error, size_t error_bytes);
+
+/*
  * Send one descriptor with its header over a connected UNIX stream socket (SCM_RIGHTS). Blocks until
  * the socket takes it. `fd` stays the caller's. Returns 0, or -HLG_EIO.
  */
@@ -109,5 +122,9 @@ int hlg_fd_send(int socket, const struct hlg_fd_header *header, int fd);
  * malformed (any descriptor that came is closed); -HLG_EIO.
  */
 int hlg_fd_receive(int socket, struct hlg_fd_header *header, int *fd);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

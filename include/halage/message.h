@@ -10,6 +10,10 @@
 
 #include "layout.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_PROTOCOL_MIN 1u
 #define HLG_PROTOCOL_MAX 1u
 
@@ -212,5 +216,9 @@ static inline uint32_t hlg_imm_weight(uint32_t imm)
 {
     return imm & 0xfu;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -29,6 +29,10 @@
 #include "transport.h"
 #include "transport/sealed.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_messenger;
 
 /* A request as its engine names it. 0 is none. */
@@ -65,7 +69,11 @@ struct hlg_messenger_config {
     uint32_t
         waiting_max; /* accepted connections that have not proved themselves: the oldest gives way */
 
-    int32_t cpu;           /* that the core thread is pinned to; -1: none */
+    int32_t cpu;  /* that the core thread is pinned to; -1: none */
+    int32_t numa; /* node that the messenger's memory comes from; -1: the kernel's choice */
+    const char
+        *cores; /* list, as "0-3,8", that its threads keep to; NULL: any. Both hold before the first
+                              endpoint is opened; see hlg_topology_place() for those near a NIC */
     hlg_time spin_ns;      /* how long the core thread spins on an idle network before it sleeps */
     hlg_time sleep_ns;     /* longest sleep while requests are open, <= 1 ms */
     hlg_time counter_ns;   /* pause of the layer poller between looks at the counter words */
@@ -88,7 +96,7 @@ struct hlg_messenger_config {
     const char *record;
 };
 
-/* Fills in defaults: limits of hlg_limits_default(), no listening, connect 5 s, spin 50 us, sleep
+/* Fills in defaults: limits of hlg_limits_default(), no listening, no cores, connect 5 s, spin 50 us, sleep
  * 1 ms, counters 20 us, no watchdog, log level info without a log, no key, 64 waiting connections. Role,
  * layout and fabric remain the caller's. */
 void hlg_messenger_config_default(struct hlg_messenger_config *config);
@@ -127,7 +135,7 @@ int hlg_messenger_places_linear(struct hlg_messenger *m);
 /* Prefill: the counter word that the engine stamps (hlg_prefill_words() says which there are). Read
  * with acquire order by the layer poller; it must stay mapped until destroy returned. */
 int hlg_messenger_counter_watch(struct hlg_messenger *m, uint32_t word,
-                                const _Atomic uint32_t *counter);
+                                const HLG_ATOMIC_U32 *counter);
 
 /* ---- Life ---- */
 
@@ -185,7 +193,7 @@ struct hlg_submit {
     /* Not before: the REQUEST goes when *not_before >= not_before_value, say a counter that the device
        stamps when it has read the pages for the last time; NULL: at once. Read with acquire order; must
        stay mapped until the last report. Peers, pages and grant are looked at only then. */
-    const _Atomic uint64_t *not_before;
+    const HLG_ATOMIC_U64 *not_before;
     uint64_t not_before_value;
 };
 
@@ -395,6 +403,13 @@ int hlg_messenger_stats(struct hlg_messenger *m, struct hlg_messenger_stats *sta
  */
 int hlg_messenger_metrics(struct hlg_messenger *m, char *text, size_t bytes);
 
+/*
+ * The call of a transport that the calling thread is in, on behalf of any messenger with watchdog_ns: "write",
+ * "close", ...; NULL: none. For a handler of SIGSEGV that says where a process crashed: async-signal-safe,
+ * needs no messenger. The text is the library's and stays.
+ */
+const char *hlg_messenger_call(void);
+
 enum hlg_messenger_health {
     HLG_HEALTH_GOOD = 0,
     /* pages are lost for ever, since nothing proves that no write can land in them, or read them */
@@ -404,5 +419,9 @@ enum hlg_messenger_health {
 
 /* The worst that is the case, an enum hlg_messenger_health; -HLG_EFORK, -HLG_ESTATE. */
 int hlg_messenger_health(struct hlg_messenger *m);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

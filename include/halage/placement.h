@@ -34,10 +34,18 @@ int hlg_cpulist_read(const char *text, uint64_t cores[HLG_CORES_MAX / 64]);
 /* Write such a list, ranges joined. Returns its length, or -HLG_EINVAL when it does not fit. */
 int hlg_cpulist_write(const uint64_t cores[HLG_CORES_MAX / 64], char *text, size_t bytes);
 
+/* How a thread was placed, to put it back so. */
+struct hlg_placement_before {
+    uint64_t cores[HLG_CORES_MAX / 64]; /* all 0: were left as they were */
+    uint64_t nodes[16];
+    int policy; /* of memory, Linux's; -1: was left as it was */
+};
+
 /*
  * Place the calling thread, and the threads that it starts later.
  *
  * placement  cores "" and numa -1 leave that part as it is
+ * before     what hlg_placement_restore() is to bring back; written on success only; may be NULL
  * error      [error_bytes] a sentence on failure; untouched on success
  *
  * Memory is preferred to come from the node, not bound to it: where the node is full, others give. What counts is
@@ -47,7 +55,11 @@ int hlg_cpulist_write(const uint64_t cores[HLG_CORES_MAX / 64], char *text, size
  * Returns 0; -HLG_EINVAL when the list is none, or names cores that this process may not use (the sentence says
  * which it may; nothing is changed then); -HLG_EIO.
  */
-int hlg_placement_bind(const struct hlg_placement *placement, char *error, size_t error_bytes);
+int hlg_placement_bind(const struct hlg_placement *placement, struct hlg_placement_before *before,
+                       char *error, size_t error_bytes);
+
+/* Put the calling thread back. Threads that it started meanwhile, and memory that was touched, stay where they are. */
+void hlg_placement_restore(const struct hlg_placement_before *before);
 
 /* Read how the calling thread is placed: its cores, and the node that its memory is to come from. */
 int hlg_placement_read(struct hlg_placement *placement);

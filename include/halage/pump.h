@@ -12,6 +12,10 @@
 #include "trace.h"
 #include "transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_pump;
 
 /* Memory of one lane that KV pages live in; region numbers count from 0 within a lane. */
@@ -108,5 +112,9 @@ struct hlg_pump_stats {
     struct hlg_decode_stats decode;
 };
 void hlg_pump_stats(const struct hlg_pump *pump, struct hlg_pump_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -7,6 +7,10 @@
 
 #include "base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum hlg_memory_kind {
     HLG_MEMORY_HOST = 1, /* the CPU reads and writes it */
     HLG_MEMORY_CUDA =
@@ -27,5 +31,9 @@ struct hlg_mem_region {
 #define HLG_MEM_HOST(start, size) \
     ((struct hlg_mem_region){     \
         .base = (start), .bytes = (size), .kind = HLG_MEMORY_HOST, .dmabuf_fd = -1})
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

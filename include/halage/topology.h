@@ -16,7 +16,7 @@
 #include "placement.h"
 
 #define HLG_TOPOLOGY_GPUS_MAX    64u
-#define HLG_TOPOLOGY_NICS_MAX    128u
+#define HLG_TOPOLOGY_NICS_MAX    512u
 #define HLG_TOPOLOGY_NAME_BYTES  64u
 #define HLG_TOPOLOGY_NOTES_MAX   8u
 #define HLG_TOPOLOGY_NOTE_BYTES  256u
@@ -136,7 +136,7 @@ struct hlg_topology_config {
  * Returns 0; -HLG_EINVAL (not hwloc's XML or of a version that this hwloc cannot read, a NIC that does not exist, a
  * list that is none); -HLG_ELIMIT (more GPUs or NICs than the limits above); -HLG_EIO; -HLG_ENOMEM; -HLG_ESTATE in
  * a library that was built without hwloc. Without a GPU or a NIC it is a success with a count of 0. Cost: some 10 ms,
- * and a megabyte.
+ * and two megabytes.
  */
 int hlg_topology_load(const struct hlg_topology_config *config, struct hlg_topology **topology,
                       char *error, size_t error_bytes);

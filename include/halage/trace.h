@@ -19,6 +19,10 @@
 #include "event.h"
 #include "prefill.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_TRACE_VERSION    3u
 #define HLG_TRACE_TEXT_BYTES 1024u
 
@@ -152,5 +156,9 @@ struct hlg_trace_verdict {
  */
 int hlg_trace_replay(struct hlg_trace_log *log, struct hlg_trace_verdict *verdict, char *error,
                      size_t error_bytes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -26,6 +26,10 @@
 
 #include "region.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_transport_caps {
     char provider[16];    /* the name that the backend itself uses, zero padded */
     uint32_t domains_max; /* fence domains that are affordable */
@@ -95,21 +99,25 @@ enum hlg_transport_event_kind {
     HLG_TRANSPORT_PEER_DOWN,
 };
 
+struct hlg_transport_done {
+    hlg_op_id op;
+    uint32_t done;   /* pieces that completed without error */
+    uint32_t failed; /* others; done + failed adds up to what was taken */
+    int32_t status;  /* negated enum hlg_error of the first failure */
+};
+
+struct hlg_transport_imm {
+    uint32_t imm; /* slot and generation are those of every one summed here; fence marks are
+                     summed apart, and then the weight is HLG_IMM_WEIGHT_MARK */
+    uint32_t pieces;
+    uint32_t immediates;
+};
+
 struct hlg_transport_event {
     uint32_t kind;
     union {
-        struct {
-            hlg_op_id op;
-            uint32_t done;   /* pieces that completed without error */
-            uint32_t failed; /* others; done + failed adds up to what was taken */
-            int32_t status;  /* negated enum hlg_error of the first failure */
-        } done;
-        struct {
-            uint32_t imm; /* slot and generation are those of every one summed here; marks are
-                             summed apart, and then the weight is HLG_IMM_WEIGHT_MARK */
-            uint32_t pieces;
-            uint32_t immediates;
-        } imm;
+        struct hlg_transport_done done;
+        struct hlg_transport_imm imm;
         uint32_t peer; /* PEER_DOWN */
     };
 };
@@ -178,5 +186,9 @@ struct hlg_fabric {
     hlg_time (*now)(struct hlg_fabric *fabric);
     uint32_t rails; /* rails of each lane */
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

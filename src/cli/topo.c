@@ -4,6 +4,7 @@
 #include "options.h"
 
 #include <halage/topology.h>
+#include <halage/transport/ofi.h>
 
 #include <inttypes.h>
 #include <jansson.h>
@@ -288,6 +289,31 @@ static int show(const char *program, const struct hlg_topology *t, const struct 
                : json_out_write(program, request->json_file, make_json(t, begin, limit));
 }
 
+/* Look again, with what libfabric can open: its names of the NICs, and which of them it has none for. */
+static int join(struct hlg_topology_config *config, struct hlg_topology **topology, char *error,
+                size_t error_bytes)
+{
+    static struct hlg_ofi_device devices[HLG_TOPOLOGY_DOMAINS_MAX];
+    static struct hlg_topology_domain domains[HLG_TOPOLOGY_DOMAINS_MAX];
+    struct hlg_topology *joined = NULL;
+    config->domain_count = hlg_ofi_devices(NULL, devices, HLG_TOPOLOGY_DOMAINS_MAX);
+    config->domains = domains;
+    for (uint32_t i = 0; i < config->domain_count; i++) {
+        domains[i].on_bus = devices[i].on_bus;
+        domains[i].bus = (struct hlg_bus_id){.domain = devices[i].domain,
+                                             .bus = devices[i].bus,
+                                             .device = devices[i].slot,
+                                             .function = devices[i].function};
+        (void)snprintf(domains[i].name, sizeof domains[i].name, "%.63s", devices[i].name);
+    }
+    const int status = hlg_topology_load(config, &joined, error, error_bytes);
+    if (status == 0) {
+        hlg_topology_free(*topology);
+        *topology = joined;
+    }
+    return status;
+}
+
 int cli_topo(int argc, char **argv)
 {
     const struct argp options = {
@@ -306,7 +332,7 @@ int cli_topo(int argc, char **argv)
         !options_output_possible(argv[0], "--json", request.json_file)) {
         return CLI_BAD_INPUT;
     }
-    const struct hlg_topology_config config = {
+    struct hlg_topology_config config = {
         .size = sizeof config,
         .xml = request.xml,
         /* NOLINTNEXTLINE(concurrency-mt-unsafe): one thread */
@@ -315,8 +341,12 @@ int cli_topo(int argc, char **argv)
         .nvidia_visible = request.all ? NULL : getenv("NVIDIA_VISIBLE_DEVICES"),
         .nics = request.nics,
     };
-    const int status = hlg_topology_load(&config, &topology, error, sizeof error);
+    int status = hlg_topology_load(&config, &topology, error, sizeof error);
+    if (status == 0 && topology->live && topology->nic_count > 0) {
+        status = join(&config, &topology, error, sizeof error);
+    }
     if (status != 0) {
+        hlg_topology_free(topology);
         (void)options_error(argv[0], "%s", error);
         return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
     }

@@ -43,6 +43,7 @@ struct request {
     struct source sources[HLG_SOURCES_MAX];
     uint32_t page_list;  /* owner map */
     uint32_t flush_next; /* FLUSHING and not yet asked for */
+    bool flush_asked;    /* and not yet answered: the driver may still touch the pages */
     uint32_t prompt_bytes;
     const uint8_t *prompt;                       /* the caller's, until sent or terminal */
     struct hlg_page_list groups[HLG_GROUPS_MAX]; /* likewise */
@@ -215,6 +216,7 @@ static void end(struct hlg_decode *d, struct request *r, bool poisoned)
 {
     uint32_t index = index_of(d, r);
 
+    HLG_ASSERT(!r->flush_asked);
     for (uint32_t i = 0; i < r->source_count; i++) {
         slots_close(&d->slots, r->sources[i].slot, poisoned);
     }
@@ -239,12 +241,15 @@ static void end(struct hlg_decode *d, struct request *r, bool poisoned)
     d->open_count--;
 }
 
-/* After FAILED: pages return once every source is fenced (I1). */
+/* After FAILED: pages return once every source is fenced, and no flush is under way (I1). */
 static void settle(struct hlg_decode *d, struct request *r)
 {
     bool lost = false;
 
     HLG_ASSERT(r->state == REQUEST_QUARANTINED);
+    if (r->flush_asked) {
+        return; /* what carries the flush out may copy into the pages */
+    }
     for (uint32_t i = 0; i < r->source_count; i++) {
         if (!r->sources[i].fenced && !r->sources[i].lost) {
             return;
@@ -1030,6 +1035,22 @@ static void on_time(struct hlg_decode *d)
     }
 }
 
+/* The driver's answer to FLUSH. Without a question it is nothing. */
+static void on_flushed(struct hlg_decode *d, struct request *r, bool visible)
+{
+    if (!r->flush_asked) {
+        return;
+    }
+    r->flush_asked = false;
+    if (r->state == REQUEST_QUARANTINED) {
+        settle(d, r); /* it failed meanwhile */
+    } else if (visible) {
+        ready(d, r);
+    } else {
+        fail(d, r, HLG_REASON_LOCAL, 0);
+    }
+}
+
 static int on_request_event(struct hlg_decode *d, const struct hlg_event *event)
 {
     struct request *r = find(d, event->request);
@@ -1037,11 +1058,9 @@ static int on_request_event(struct hlg_decode *d, const struct hlg_event *event)
     if (r == NULL) {
         return -HLG_ESTALE;
     }
-    if (event->kind == HLG_EVENT_FLUSHED) {
-        if (r->state == REQUEST_FLUSHING) {
-            ready(d, r);
-        }
-        return 0; /* it may have failed meanwhile */
+    if (event->kind == HLG_EVENT_FLUSHED || event->kind == HLG_EVENT_FLUSH_FAILED) {
+        on_flushed(d, r, event->kind == HLG_EVENT_FLUSHED);
+        return 0;
     }
     if (event->kind == HLG_EVENT_RELEASE) {
         if (r->state != REQUEST_READY) {
@@ -1088,6 +1107,7 @@ static int dispatch(struct hlg_decode *d, const struct hlg_event *event)
     case HLG_EVENT_SUBMIT:
         return on_submit(d, &event->submit);
     case HLG_EVENT_FLUSHED:
+    case HLG_EVENT_FLUSH_FAILED:
     case HLG_EVENT_CANCEL:
     case HLG_EVENT_RELEASE:
         return on_request_event(d, event);
@@ -1214,6 +1234,7 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
         if (d->flush_head == HLG_NONE) {
             d->flush_tail = HLG_NONE;
         }
+        r->flush_asked = true;
         *action = (struct hlg_action){.kind = HLG_ACTION_FLUSH, .request = handle_of(d, r)};
         return 1;
     }
@@ -1260,6 +1281,21 @@ enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, u
     return r->state == REQUEST_QUARANTINED ? HLG_PAGE_QUARANTINED : HLG_PAGE_OWNED;
 }
 
+bool hlg_decode_pages(const struct hlg_decode *d, hlg_handle request, uint32_t group,
+                      uint32_t *pool, struct hlg_page_list *pages)
+{
+    const uint32_t index = (uint32_t)(request & UINT32_MAX);
+
+    if (index >= d->config.limits.requests_max || d->requests[index].state == REQUEST_FREE ||
+        handle_of(d, &d->requests[index]) != request) {
+        return false;
+    }
+    HLG_ASSERT(group < d->config.layout.group_count);
+    *pool = d->requests[index].pool;
+    *pages = d->requests[index].groups[group];
+    return true;
+}
+
 void hlg_decode_census(const struct hlg_decode *d, struct hlg_census *census)
 {
     *census = (struct hlg_census){
@@ -1301,7 +1337,8 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
     HLG_ASSERT((r->state != REQUEST_SENT && r->state != REQUEST_RECEIVING) || !whole);
     HLG_ASSERT(r->state != REQUEST_FLUSHING || whole);
     HLG_ASSERT(!r->receiving || (r->state <= REQUEST_RECEIVING && !whole));
-    HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0);
+    HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0 || r->flush_asked);
+    HLG_ASSERT(!r->flush_asked || r->state == REQUEST_FLUSHING || r->state == REQUEST_QUARANTINED);
     HLG_ASSERT((r->reason != HLG_REASON_NONE) == (r->state == REQUEST_QUARANTINED));
 }
 

@@ -958,6 +958,7 @@ static int dispatch(struct hlg_prefill *p, const struct hlg_event *event)
         return 0;
     case HLG_EVENT_IMM:
     case HLG_EVENT_FLUSHED:
+    case HLG_EVENT_FLUSH_FAILED:
     case HLG_EVENT_SUBMIT:
     case HLG_EVENT_RELEASE:
         return -HLG_EINVAL; /* the decode machine's */

@@ -182,17 +182,35 @@ void pump_carry_node(struct hlg_pump *p)
     }
 }
 
+/* Makes endpoint->write what is to be written. A write that goes on where the endpoint's last one ended has the
+ * same addresses: a transport takes an operation in several parts, and its number is free again only when
+ * the last one is over, so that another operation of that number begins with its first piece. */
+static int resolve(const struct hlg_pump *p, struct pump_endpoint *endpoint,
+                   const struct hlg_action_write *action)
+{
+    struct hlg_paged_write *write = &endpoint->write;
+
+    if (action->piece_begin > 0 && action->op == write->op &&
+        action->piece_limit <= endpoint->resolved_limit && p->peers[action->peer].opened) {
+        write->piece_begin = action->piece_begin;
+        write->piece_limit = action->piece_limit;
+        return 0;
+    }
+    const int error = pump_table_resolve(p, action, write);
+    endpoint->resolved_limit = error == 0 ? action->piece_limit : 0;
+    return error;
+}
+
 /* Returns the pieces that were taken. */
 static uint32_t carry_write(struct hlg_pump *p, const struct hlg_action_write *action)
 {
     const struct pump_peer *peer = &p->peers[action->peer];
-    struct hlg_paged_write write;
-    int64_t taken = pump_table_resolve(p, action, &write);
 
     HLG_ASSERT(p->domains[peer->domain].open);
     struct pump_endpoint *endpoint = pump_endpoint(p, peer->domain, action->lane, action->rail);
+    int64_t taken = resolve(p, endpoint, action);
     if (taken == 0) {
-        taken = pump_merge_write(endpoint->transport, &write, p->caps.merge_bytes_max);
+        taken = pump_merge_write(endpoint->transport, &endpoint->write, p->caps.merge_bytes_max);
     }
     uint32_t offered = action->piece_limit - action->piece_begin;
     uint32_t pieces = taken > 0 ? hlg_u32((uint64_t)taken) : 0;

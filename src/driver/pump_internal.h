@@ -36,6 +36,8 @@ struct pump_place {
 struct pump_endpoint {
     struct hlg_transport *transport; /* NULL: not open */
     bool refused;                    /* took less than it was offered since the last ROOM */
+    uint32_t resolved_limit;         /* pieces of `write` whose pages were looked at; 0: none */
+    struct hlg_paged_write write;    /* resolved last */
 };
 
 struct pump_domain {

@@ -230,6 +230,7 @@ static const char *event_name(uint32_t kind)
         [HLG_EVENT_DRAIN] = "drain",
         [HLG_EVENT_SUBMIT] = "submit",
         [HLG_EVENT_RELEASE] = "release",
+        [HLG_EVENT_FLUSH_FAILED] = "flush-failed",
     };
     return NAME(names, kind);
 }
@@ -503,6 +504,7 @@ static void visit_event_body(struct visit *v, struct hlg_event *event)
         visit_imm(v, &event->imm);
         return;
     case HLG_EVENT_FLUSHED:
+    case HLG_EVENT_FLUSH_FAILED:
     case HLG_EVENT_CANCEL:
     case HLG_EVENT_RELEASE:
         visit_u64(v, "request", &event->request);

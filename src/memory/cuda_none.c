@@ -50,3 +50,9 @@ int memory_cuda_write(struct hlg_memory *m, uint64_t offset, const void *from, u
     (void)bytes;
     return -HLG_EUNSUPPORTED;
 }
+
+int memory_cuda_check(const struct hlg_mem_region *region, char *error, size_t error_bytes)
+{
+    (void)region;
+    return absent(error, error_bytes);
+}

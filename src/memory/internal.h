@@ -9,12 +9,16 @@ struct hlg_memory {
     int32_t device;
     void *base;
     uint64_t bytes;
-    int fd;          /* host: the memfd; else -1 */
-    int dmabuf;      /* -1: none */
-    uint64_t handle; /* CUDA: of the allocation, 0: none */
-    uint64_t mapped; /* CUDA: bytes reserved, whole granules; 0: none */
-    bool live;       /* CUDA: the allocation is mapped */
+    int fd;     /* host: the memfd; else -1 */
+    int dmabuf; /* -1: none */
     uint8_t uuid[HLG_MEMORY_DEVICE_BYTES];
+    /* CUDA: what there is of it, so that each failure undoes just that */
+    void *context;     /* primary, retained; NULL: none */
+    int cuda_device;   /* the driver's own name of the GPU */
+    uint64_t handle;   /* of the allocation, while has_handle */
+    uint64_t reserved; /* bytes of addresses, whole granules; 0: none */
+    bool has_handle;
+    bool mapped;
 };
 
 /* Fill in what create and import left zero (descriptors: -1). On failure all is as before the call,
@@ -31,6 +35,7 @@ int memory_cuda_export(const struct hlg_memory *m, char *error, size_t error_byt
 void memory_cuda_release(struct hlg_memory *m);
 int memory_cuda_read(const struct hlg_memory *m, uint64_t offset, void *to, uint64_t bytes);
 int memory_cuda_write(struct hlg_memory *m, uint64_t offset, const void *from, uint64_t bytes);
+int memory_cuda_check(const struct hlg_mem_region *region, char *error, size_t error_bytes);
 
 /* Write a sentence for the caller. Returns `code`. */
 __attribute__((format(printf, 4, 5))) int memory_fail(int code, char *error, size_t error_bytes,

@@ -186,3 +186,20 @@ struct hlg_mem_region hlg_memory_region(const struct hlg_memory *m)
                                    .device = m->device,
                                    .dmabuf_fd = m->dmabuf};
 }
+
+int hlg_memory_check(const struct hlg_mem_region *region, char *error, size_t error_bytes)
+{
+    if (region->base == NULL || region->bytes == 0 ||
+        region->bytes > UINT64_MAX - (uint64_t)(uintptr_t)region->base) {
+        return memory_fail(-HLG_EINVAL, error, error_bytes,
+                           "a region has no bytes: give the start and size of its memory");
+    }
+    if (region->kind == HLG_MEMORY_HOST) {
+        return 0;
+    }
+    if (region->kind == HLG_MEMORY_CUDA) {
+        return memory_cuda_check(region, error, error_bytes);
+    }
+    return memory_fail(-HLG_EINVAL, error, error_bytes,
+                       "there is no memory of kind %u: use host (1) or cuda (2)", region->kind);
+}

@@ -21,6 +21,7 @@
 #include "ring.h"
 #include <halage/memory.h>
 #include <halage/messenger.h>
+#include <halage/placement.h>
 #include <halage/pump.h>
 #include <halage/transport/sealed.h>
 #include <halage/transport/tcp.h>
@@ -172,7 +173,8 @@ struct watch {
 /* In order of who uses what, which padding is a small price for. */
 struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     struct hlg_messenger_config config;
-    const uint32_t *alive; /* a page that a forked child finds zeroed */
+    struct hlg_placement placement; /* of its threads and memory */
+    const uint32_t *alive;          /* a page that a forked child finds zeroed */
     bool started;
     char error[ERROR_BYTES];
 

@@ -268,6 +268,27 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
     lobby_woken(m, guests, guest_count);
 }
 
+/* What was asked for, read back: a container may refuse the memory's node. */
+static void tell_placement(const struct hlg_messenger *m)
+{
+    struct hlg_placement is;
+    if (m->placement.cores[0] == '\0' && m->placement.numa < 0) {
+        return;
+    }
+    if (hlg_placement_read(&is) != 0) {
+        messenger_log(m, HLG_LOG_WARN, "placement unknown: the kernel does not tell it");
+        return;
+    }
+    messenger_log(m, HLG_LOG_INFO, "placement cores %.128s memory_node %" PRId32, is.cores,
+                  is.numa);
+    if (is.numa != m->placement.numa && m->placement.numa >= 0) {
+        messenger_log(m, HLG_LOG_WARN,
+                      "placement memory_node %" PRId32 " refused by the kernel: its memory comes "
+                      "from anywhere; give the container CAP_SYS_NICE",
+                      m->placement.numa);
+    }
+}
+
 void *progress_main(void *messenger)
 {
     struct hlg_messenger *m = messenger;
@@ -275,6 +296,7 @@ void *progress_main(void *messenger)
     hlg_time active_until = 0;
     hlg_time backoff = SLEEP_NS_MIN;
 
+    tell_placement(m);
     while (!latch_is_set(&m->stop)) {
         watchdog_round(&m->watch);
         int work = take_connections(m, hlg_pump_now(m->pump));

@@ -4,6 +4,7 @@
 #include "../cli/options.h"
 #include "key.h"
 
+#include <halage/placement.h>
 #include <halage/refusal.h>
 
 #include <arpa/inet.h>
@@ -79,6 +80,18 @@ static int take_key(const char *argument, const char *program, struct node_confi
         return options_error(program, "--key-file: %s", text);
     }
     config->key_file = argument;
+    return 0;
+}
+
+static int take_cores(const char *argument, const char *program, const char **cores)
+{
+    uint64_t read[HLG_CORES_MAX / 64];
+    if (strlen(argument) >= HLG_CPULIST_BYTES ||
+        (strcmp(argument, "auto") != 0 && hlg_cpulist_read(argument, read) < 0)) {
+        return options_error(program, "--cores: '%.200s': write auto, or a list as 0-3,8",
+                             argument);
+    }
+    *cores = argument;
     return 0;
 }
 
@@ -228,6 +241,11 @@ int node_config_parse(int key, const char *argument, const char *program,
     case NODE_KEY_METRICS:
         config->metrics = argument;
         return take_number(program, "metrics", argument, 0, UINT16_MAX, &config->metrics_port);
+    case NODE_KEY_CORES:
+        return take_cores(argument, program, &config->cores);
+    case NODE_KEY_NICS:
+        config->nics = argument;
+        return 0;
     case NODE_KEY_KEY_FILE:
         return take_key(argument, program, config);
     case NODE_KEY_INSECURE:
@@ -427,6 +445,8 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"key-file", config->key_file},
         {"record", config->record},
         {"metrics", config->metrics},
+        {"cores", config->cores},
+        {"nics", config->nics},
         {"plant", config->plant_text},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && good; i++) {

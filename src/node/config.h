@@ -41,6 +41,8 @@ enum node_key {
     NODE_KEY_SOURCES,
     NODE_KEY_SOURCE,
     NODE_KEY_METRICS,
+    NODE_KEY_CORES,
+    NODE_KEY_NICS,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
 };
@@ -149,6 +151,20 @@ enum node_key {
          0,                                                                                        \
          "Serve /metrics and /healthz on 127.0.0.1:PORT; 0: any, which is printed",                \
          0},                                                                                       \
+        {"cores",                                                                                  \
+         NODE_KEY_CORES,                                                                           \
+         "LIST",                                                                                   \
+         0,                                                                                        \
+         "Cores that a node's messenger keeps to, as 0-3,8; 'auto': those near its NIC or GPU, "   \
+         "see 'halage topo' (default: any)",                                                       \
+         0},                                                                                       \
+        {"nics",                                                                                   \
+         NODE_KEY_NICS,                                                                            \
+         "LIST",                                                                                   \
+         0,                                                                                        \
+         "NICs to use, names with commas between; 'auto': each lane those of its GPU, see "        \
+         "'halage topo' (default: all of the provider)",                                           \
+         0},                                                                                       \
         {"node-id", NODE_KEY_NODE_ID, "N", OPTION_HIDDEN, NULL, 0},                                \
         {"guard", NODE_KEY_GUARD, NULL, OPTION_HIDDEN, NULL, 0},                                   \
     {                                                                                              \
@@ -201,6 +217,8 @@ struct node_config {
     uint32_t node_id;                  /* identity that outlives a restart; 0: drawn */
     bool guard;                        /* decode: watch the pages that are free; for tests */
     bool redial;                       /* decode */
+    const char *cores;                 /* list, or "auto"; NULL: any */
+    const char *nics;                  /* NULL: all */
     const char *metrics;               /* as given, a port; NULL: none */
     uint32_t metrics_port;             /* 0: any */
     struct plant plant;
@@ -246,7 +264,7 @@ void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FI
 
 /* Words of struct node_config as options, but for --sources and --source, "--name=value". Each is malloc'd: free them all, and the
  * array's use is the caller's. Returns how many, <= NODE_CONFIG_WORDS, or -HLG_ENOMEM. */
-#define NODE_CONFIG_WORDS 26
+#define NODE_CONFIG_WORDS 28
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS]);
 
 /* The same in one line for people. */

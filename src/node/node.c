@@ -3,6 +3,8 @@
 
 #include "../cli/cli.h"
 #include "../cli/options.h"
+#include "crash.h"
+#include "place.h"
 #include "plant_fabric.h"
 #include "plant_stop.h"
 
@@ -221,6 +223,10 @@ static int open_fabric(struct node *node)
         .provider = node->options.config.provider,
         .node = ip,
         .port = node->options.config.data_port,
+        .devices = node->rails == 0 ? node->options.config.nics : NULL,
+        .rails = node->rails,
+        .lane_devices = node->rails == 0 ? NULL : (const char *const *)node->lane_nics,
+        .lane_count = node->rails == 0 ? 0 : HLG_RANKS_MAX,
         .log = take_fabric_log,
         .log_context = node,
     };
@@ -328,11 +334,13 @@ static int open_messenger(struct node *node)
     config.listen = node->role == HLG_ROLE_PREFILL ? node->options.address : NULL;
     config.key = node->options.config.key_file != NULL ? node->options.config.key : NULL;
     config.allow_unauthenticated = node->options.config.insecure;
+    config.cores = node->placement.cores[0] != '\0' ? node->placement.cores : NULL;
+    config.numa = node->placement.numa;
     config.log = take_log;
     config.log_context = node;
     /* A planted stop goes by lines that nobody sees. */
-    config.log_level = node->options.config.plant.kind == PLANT_STOP ? (uint32_t)HLG_LOG_DEBUG
-                                                                     : (uint32_t)shown_level(node);
+    config.log_level = plant_has_step(&node->options.config.plant) ? (uint32_t)HLG_LOG_DEBUG
+                                                                   : (uint32_t)shown_level(node);
     if (node->options.config.record != NULL) {
         /* Where it cannot be made, the file in it cannot be either, which says why. */
         (void)mkdir(node->options.config.record, 0777);
@@ -421,10 +429,18 @@ int node_start(struct node *node, enum hlg_role role)
         node_say(node, "%s", text);
         return CLI_FAILED;
     }
-    status = open_fabric(node);
+    crash_report(node->title, config->watchdog_ms != 0);
+    status = node_place(node);
+    if (status == CLI_DONE) {
+        status = node_pick_nics(node);
+    }
+    if (status == CLI_DONE) {
+        status = open_fabric(node);
+    }
     if (status == CLI_DONE) {
         status = open_messenger(node);
     }
+    node_unplace(node);
     if (status == CLI_DONE) {
         serve_metrics(node);
         set_fds(node);
@@ -449,6 +465,9 @@ int node_stop(struct node *node, int status)
         hlg_ofi_close(node->fabric);
     }
     ranks_stop(node->ranks);
+    for (uint32_t lane = 0; lane < HLG_RANKS_MAX; lane++) {
+        free(node->lane_nics[lane]);
+    }
     if (node->signals > 0) {
         (void)close(node->signals);
     }

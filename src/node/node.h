@@ -12,6 +12,7 @@
 
 #include <halage/exporter.h>
 #include <halage/messenger.h>
+#include <halage/placement.h>
 #include <poll.h>
 
 #define NODE_REPORTS 32u /* taken at a time */
@@ -35,7 +36,12 @@ struct node {
     struct hlg_fabric *fabric;
     void *fabric_owned; /* a decorator of a planted fault; NULL: none */
     struct hlg_messenger *messenger;
-    struct hlg_exporter *exporter; /* NULL: none */
+    struct hlg_exporter *exporter;  /* NULL: none */
+    char *lane_nics[HLG_RANKS_MAX]; /* --nics auto: of each lane, with commas; NULL: any */
+    uint32_t rails;                 /* of each lane; 0: the default */
+    struct hlg_placement placement; /* of the messenger's threads */
+    struct hlg_placement_before placed_before;
+    bool placed;
     char provider[16];
     char why[CONTROL_WHY_BYTES]; /* first sentence of the fabric, on its choice */
     /* Decode: chooses a token. Set before node_start(); prefill never samples. */

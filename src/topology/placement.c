@@ -13,6 +13,8 @@
 #define NODES_MAX  1024u /* the kernel's own limit (MAX_NUMNODES) */
 #define NODE_WORDS (NODES_MAX / 64)
 
+_Static_assert(sizeof(((struct hlg_placement_before *)0)->nodes) * 8 == NODES_MAX, "all nodes fit");
+
 /* linux/mempolicy.h */
 #define POLICY_DEFAULT   0
 #define POLICY_PREFERRED 1
@@ -50,10 +52,10 @@ static int write_cores(const uint64_t cores[WORDS])
     return sched_setaffinity(0, sizeof set, &set) == 0 ? 0 : -HLG_EIO;
 }
 
-static int bind_cores(const char *list, char *error, size_t error_bytes)
+static int bind_cores(const char *list, const uint64_t before[WORDS], char *error,
+                      size_t error_bytes)
 {
     uint64_t wanted[WORDS];
-    uint64_t before[WORDS];
     uint64_t after[WORDS];
     char may[HLG_CPULIST_BYTES] = "";
     if (hlg_cpulist_read(list, wanted) < 0) {
@@ -61,10 +63,6 @@ static int bind_cores(const char *list, char *error, size_t error_bytes)
                        "cores '%.200s': write a list as 0-3,8 of cores below %u", list,
                        HLG_CORES_MAX);
         return -HLG_EINVAL;
-    }
-    if (read_cores(before) != 0) {
-        (void)snprintf(error, error_bytes, "cores: the kernel does not say where this thread runs");
-        return -HLG_EIO;
     }
     /* The kernel takes what it may of a list and is silent on the rest. */
     if (write_cores(wanted) == 0 && read_cores(after) == 0 &&
@@ -94,17 +92,45 @@ static void bind_memory(int32_t numa)
     }
 }
 
-int hlg_placement_bind(const struct hlg_placement *placement, char *error, size_t error_bytes)
+int hlg_placement_bind(const struct hlg_placement *placement, struct hlg_placement_before *before,
+                       char *error, size_t error_bytes)
 {
+    struct hlg_placement_before was = {.policy = -1};
     HLG_ASSERT(error_bytes > 0);
     if (placement->cores[0] != '\0') {
-        const int status = bind_cores(placement->cores, error, error_bytes);
+        if (read_cores(was.cores) != 0) {
+            (void)snprintf(error, error_bytes,
+                           "cores: the kernel does not say where this thread runs");
+            return -HLG_EIO;
+        }
+        const int status = bind_cores(placement->cores, was.cores, error, error_bytes);
         if (status != 0) {
             return status;
         }
     }
+    if (placement->numa >= 0 && syscall(SYS_get_mempolicy, &was.policy, was.nodes,
+                                        (unsigned long)NODES_MAX, NULL, 0ul) != 0) {
+        was.policy = -1;
+    }
     bind_memory(placement->numa);
+    if (before != NULL) {
+        *before = was;
+    }
     return 0;
+}
+
+void hlg_placement_restore(const struct hlg_placement_before *before)
+{
+    static const uint64_t none[WORDS];
+    if (memcmp(before->cores, none, sizeof none) != 0) {
+        (void)write_cores(before->cores);
+    }
+    /* Policies without nodes (default, local) want no mask at all. */
+    const bool bare = memcmp(before->nodes, none, sizeof before->nodes) == 0;
+    if (before->policy >= 0) {
+        (void)syscall(SYS_set_mempolicy, before->policy, bare ? NULL : before->nodes,
+                      bare ? 0ul : (unsigned long)NODES_MAX);
+    }
 }
 
 int hlg_placement_read(struct hlg_placement *placement)

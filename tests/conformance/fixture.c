@@ -15,47 +15,6 @@
 #define BURST_PIECES 3000u /* fewer than a target's queue takes unread: hlg_ofi_config.cq_depth */
 #define OTHER_FD     3
 
-/* ---- allocations ---------------------------------------------------------------------------- */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-
-static bool counting;
-static uint32_t counted;
-
-void *__wrap_malloc(size_t bytes)
-{
-    counted += counting;
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    counted += counting;
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    counted += counting;
-    return __real_realloc(old, bytes);
-}
-
-void allocations_count(bool on)
-{
-    counting = on;
-    counted = on ? 0 : counted;
-}
-
-uint32_t allocations_counted(void)
-{
-    return counted;
-}
-
 /* ---- time ----------------------------------------------------------------------------------- */
 
 uint32_t fixture_slowness(void)

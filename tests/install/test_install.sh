@@ -62,6 +62,10 @@ tr -s '\n ' '  ' <"$work/log" | grep -q "halage was built without the component 
 
 # by pkg-config
 export PKG_CONFIG_PATH=$libraries/pkgconfig
+modules=halage
+for part in $parts; do
+    modules+=" halage-$part"
+done
 # by_pkg_config SOURCE MODULE ...
 by_pkg_config()
 {
@@ -80,6 +84,10 @@ for part in $parts; do
     by_pkg_config tests/install/outside/parts.c "halage-$part"
 done
 
+# names of the parts among each other stay within an archive
+seen=$(nm --defined-only "$libraries"/libhalage*.a | sed -n 's/^[0-9a-f]* [A-Z] //p' | grep -Ev '^(hlg_|_Z|DW\.)' || true)
+[ -z "$seen" ] || fail "these names of ours may meet an engine's: $seen"
+
 # every header alone
 find "$prefix/include/halage" -name '*.h' -printf '#include <halage/%P>\n' | sort >"$work/headers"
 [ "$(wc -l <"$work/headers")" -ge 20 ] || fail "headers are missing"
@@ -88,10 +96,27 @@ while read -r line; do
         fail "$line does not stand alone"
 done <"$work/headers"
 
+# C++: all headers at once, and every function that has a manual can be linked by its name in C
+{
+    cat "$work/headers"
+    echo 'static void *const functions[] = {'
+    find "$prefix/share/man/man3" -name 'hlg_*.3' -printf '    (void *)%f,\n' | sed 's/\.3,/,/' | sort
+    echo '};'
+    echo 'int main() { for (void *f : functions) if (f == nullptr) return 1; return 0; }'
+} >"$work/all.cpp"
+# shellcheck disable=SC2046,SC2086 # words are what it gives
+g++ -std=c++17 -Wall -Wextra -Wpedantic -Werror $(pkg-config --cflags $modules) "$work/all.cpp" \
+    $(pkg-config --libs $modules) -o "$work/all" || fail "the headers cannot be used from C++"
+"$work/all" || fail "the program in C++ failed"
+
 # programs and their manuals
-for program in halage halage-sim; do
+for program in halage halage-prefill halage-decode halage-sim; do
     [ -x "$prefix/bin/$program" ] || fail "$program is missing"
     [ -f "$prefix/share/man/man1/$program.1" ] || fail "$program.1 is missing"
+done
+for page in hlg_messenger_create hlg_ofi_open hlg_fault_script; do
+    link=$(cat "$prefix/share/man/man3/$page.3") || fail "$page.3 is missing"
+    [ -f "$prefix/share/man/${link#.so }" ] || fail "$page.3 leads to nothing: $link"
 done
 "$prefix/bin/halage" --version || fail "halage does not run"
 

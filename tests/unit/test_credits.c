@@ -15,12 +15,6 @@
 
 #include <cmocka.h>
 
-enum {
-    DECODE = 0,
-    PREFILL = 1,
-    OTHER = 2
-};
-
 #define TOKENS 9u /* 8 to prefill: two pages of four, eight pieces */
 
 /* A decoder and a prefiller that grants `requests` and `pages`; 0: what it can. */
@@ -200,17 +194,13 @@ static void the_time_to_live_bounds_the_wait(void **state)
 static void waiting_at_one_peer_holds_up_no_other(void **state)
 {
     struct hlg_prefill_config config;
-    struct pair *p = pair_open();
     struct pair_ask ask;
 
     (void)state;
     pair_config(&config);
     config.limits.grant_requests = 1;
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
-    pair_connect(p, DECODE, OTHER, 1, 0);
+    struct pair *p = pair_joined(&config, &config);
+    pair_join_other(p, HLG_ROLE_PREFILL, &config, 1);
     pair_run(p);
     assert_int_equal(submit(p, 0, NULL), 0);
     assert_int_equal(submit(p, 1, NULL), 0); /* waits */
@@ -283,7 +273,6 @@ static void a_submit_that_can_never_fit_is_refused_at_once(void **state)
 
     (void)state;
     for (uint32_t which = 0; which < 2; which++) {
-        struct pair *p = pair_open();
         pair_config(&decode);
         pair_config(&prefill);
         if (which == 0) {
@@ -291,9 +280,7 @@ static void a_submit_that_can_never_fit_is_refused_at_once(void **state)
         } else {
             prefill.limits.message_bytes_max = 90; /* and 96 are needed */
         }
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_add(p, HLG_ROLE_PREFILL, &prefill);
-        pair_connect(p, DECODE, PREFILL, 0, 0);
+        struct pair *p = pair_joined(&decode, &prefill);
         pair_run(p);
         assert_int_equal(pair_submit(p, DECODE, &ask, NULL), -HLG_ELIMIT);
         assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_SUBMIT_TOO_LARGE], 1);
@@ -522,7 +509,6 @@ static void a_greedy_decoder_leaves_the_others_room(void **state)
     for (uint32_t blocks = 0; blocks < 2; blocks++) {
         struct hlg_prefill_config decode;
         struct hlg_prefill_config prefill;
-        struct pair *p = pair_open();
         pair_config(&decode);
         pair_config(&prefill);
         decode.limits.requests_max = 16;
@@ -531,11 +517,8 @@ static void a_greedy_decoder_leaves_the_others_room(void **state)
         prefill.limits.requests_max = blocks != 0 ? 16 : 8;
         prefill.limits.blocks_max = blocks != 0 ? 8 : 16;
         prefill.limits.reserve_percent = 50;
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_add(p, HLG_ROLE_PREFILL, &prefill);
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_connect(p, DECODE, PREFILL, 0, 0);
-        pair_connect(p, OTHER, PREFILL, 0, 1);
+        struct pair *p = pair_joined(&decode, &prefill);
+        pair_join_other(p, HLG_ROLE_DECODE, &decode, 1);
         pair_run(p);
         pair_expect(p, PREFILL, "up up");
         for (uint32_t i = 0; i < 9; i++) {
@@ -597,7 +580,6 @@ static void a_decoder_without_credit_leaves_the_others_operations(void **state)
 {
     struct hlg_prefill_config decode;
     struct hlg_prefill_config prefill;
-    struct pair *p = pair_open();
 
     (void)state;
     pair_config(&decode);
@@ -608,11 +590,8 @@ static void a_decoder_without_credit_leaves_the_others_operations(void **state)
     prefill.limits.peers_max = 2;
     prefill.limits.ops_max = 4; /* lanes x peers x rails; 2 are two of the first peer */
     prefill.limits.reserve_percent = 100;
-    pair_add(p, HLG_ROLE_DECODE, &decode);
-    pair_add(p, HLG_ROLE_PREFILL, &prefill);
-    pair_add(p, HLG_ROLE_DECODE, &decode);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
-    pair_connect(p, OTHER, PREFILL, 0, 1);
+    struct pair *p = pair_joined(&decode, &prefill);
+    pair_join_other(p, HLG_ROLE_DECODE, &decode, 1);
     pair_run(p);
     const struct pair_ask large = {.tokens = 33, .page = 0};
     assert_int_equal(pair_submit(p, DECODE, &large, NULL), 0);
@@ -641,17 +620,13 @@ static void a_decoder_without_credit_leaves_the_others_forwards(void **state)
     for (uint32_t stamps = 0; stamps < 2; stamps++) {
         struct hlg_prefill_config decode;
         struct hlg_prefill_config prefill;
-        struct pair *p = pair_open();
         pair_config(&decode);
         pair_config(&prefill);
         decode.limits.window_pieces = 2;
         prefill.limits.forwards_max = 2;
         prefill.limits.requests_max = 8;
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_add(p, HLG_ROLE_PREFILL, &prefill);
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_connect(p, DECODE, PREFILL, 0, 0);
-        pair_connect(p, OTHER, PREFILL, 0, 1);
+        struct pair *p = pair_joined(&decode, &prefill);
+        pair_join_other(p, HLG_ROLE_DECODE, &decode, 1);
         pair_run(p);
         p->hold_landing = true; /* so that no CREDIT comes */
         for (uint32_t forward = 1; forward <= 4; forward++) {

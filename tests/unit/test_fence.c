@@ -11,11 +11,6 @@
 
 #include <cmocka.h>
 
-enum {
-    DECODE = 0,
-    PREFILL = 1
-};
-
 /* Two pages of two planes in two layers. */
 #define TOKENS 9u
 #define PIECES 8u

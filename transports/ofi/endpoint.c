@@ -526,10 +526,11 @@ static bool allocate(struct ofi_endpoint *e)
     if (e->pieces == NULL || e->peers == NULL || e->mems == NULL) {
         return false;
     }
-    for (uint32_t i = 0; i < e->caps.pieces_max; i++) {
-        e->pieces[i].next_free = i + 1 < e->caps.pieces_max ? i + 1 : HLG_NONE;
+    e->pieces_bytes = e->caps.pieces_max * sizeof *e->pieces;
+    for (uint32_t i = e->caps.pieces_max; i > 0; i--) {
+        e->pieces[i - 1].next_free = e->free;
+        e->free = &e->pieces[i - 1];
     }
-    e->piece_free = 0;
     return true;
 }
 

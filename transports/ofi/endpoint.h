@@ -18,12 +18,16 @@ enum ofi_piece_state {
 /* A write on its way. libfabric gets its address as the operation's context. */
 struct ofi_piece {
     struct fi_context2 provider; /* first: scratch of the provider until the completion */
-    hlg_op_id op;
-    uint32_t peer;
-    uint32_t next_free;
+    struct ofi_piece *next_free;
+    uint64_t owner; /* ofi_owner(): operation and peer, compared at once */
     uint32_t state; /* enum ofi_piece_state */
     int32_t status;
 };
+
+static inline uint64_t ofi_owner(hlg_op_id op, uint32_t peer)
+{
+    return (uint64_t)peer << 32 | op;
+}
 
 enum ofi_peer_state {
     OFI_PEER_FREE = 0,
@@ -54,6 +58,8 @@ struct ofi_fabric {
     const struct ofi_provider *provider;
     struct fi_info *infos; /* one entry a device */
     uint32_t info_count;
+    uint32_t
+        *picks; /* [config.lane_count][rails] device of each lane and rail; HLG_NONE: in turn */
     struct hlg_ofi_config config; /* defaults filled in; the strings are gone */
     struct hlg_transport_caps caps;
 };
@@ -77,7 +83,8 @@ struct ofi_endpoint {
     bool stray_logged;
 
     struct ofi_piece *pieces; /* [caps.pieces_max] */
-    uint32_t piece_free;      /* first of the free ones, HLG_NONE */
+    size_t pieces_bytes;
+    struct ofi_piece *free; /* first of the free ones, NULL */
     uint32_t outstanding;
     uint32_t drain_next; /* after close: first piece not yet reported */
     uint32_t down_untold;

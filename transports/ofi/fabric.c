@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices.h"
 #include "endpoint.h"
 
 #define ERROR_BYTES 320u /* of a sentence of libfabric's and ours */
@@ -153,6 +154,35 @@ static int find(struct ofi_fabric *f, const char *name, const char *node, char *
     return 0;
 }
 
+static int keep_devices(struct ofi_fabric *f, const char *names, char *error, size_t error_bytes)
+{
+    const int rc = ofi_devices_keep(&f->infos, names, error, error_bytes);
+    f->info_count = 0;
+    for (const struct fi_info *info = f->infos; info != NULL; info = info->next) {
+        f->info_count++;
+    }
+    return rc;
+}
+
+static int pick_devices(struct ofi_fabric *f, const struct hlg_ofi_config *config, char *error,
+                        size_t error_bytes)
+{
+    const uint32_t rails = f->fabric.rails;
+    f->picks = calloc((size_t)config->lane_count * rails + 1, sizeof *f->picks);
+    if (f->picks == NULL) {
+        (void)snprintf(error, error_bytes, "out of memory");
+        return -HLG_ENOMEM;
+    }
+    for (uint32_t lane = 0; lane < config->lane_count; lane++) {
+        const int rc = ofi_devices_pick(f->infos, config->lane_devices[lane], rails,
+                                        &f->picks[(size_t)lane * rails], error, error_bytes);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
     return value != 0 ? value : otherwise;
@@ -162,6 +192,8 @@ static void fill_defaults(struct hlg_ofi_config *config)
 {
     config->provider = NULL;
     config->node = NULL;
+    config->devices = NULL;
+    config->lane_devices = NULL;
     config->rails = or_default(config->rails, 1);
     config->pieces_max = or_default(config->pieces_max, 256);
     config->peer_pieces_max = or_default(config->peer_pieces_max, 64);
@@ -171,7 +203,16 @@ static void fill_defaults(struct hlg_ofi_config *config)
     config->stall_ns = config->stall_ns != 0 ? config->stall_ns : 2 * HLG_NS_PER_S;
 }
 
-/* Lanes and rails take the devices in turn. Which device is near which lane is not known here. */
+/* Device of a lane's rail: the one that was named for it, else they take them in turn. */
+static uint32_t device_of(const struct ofi_fabric *f, uint32_t lane, uint32_t rail)
+{
+    const uint32_t rails = f->fabric.rails;
+    const uint32_t pick = f->picks != NULL && lane < f->config.lane_count
+                              ? f->picks[(size_t)lane * rails + rail]
+                              : HLG_NONE;
+    return pick != HLG_NONE ? pick : (uint32_t)(((uint64_t)lane * rails + rail) % f->info_count);
+}
+
 static int fabric_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
                        struct hlg_transport **out)
 {
@@ -180,9 +221,9 @@ static int fabric_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
     char error[ERROR_BYTES];
 
     HLG_ASSERT(rail < fabric->rails);
-    const uint64_t device = ((uint64_t)lane * fabric->rails + rail) % f->info_count;
+    const uint32_t device = device_of(f, lane, rail);
     const struct fi_info *info = f->infos;
-    for (uint64_t i = 0; i < device; i++) {
+    for (uint32_t i = 0; i < device; i++) {
         info = info->next;
     }
     const int rc = ofi_endpoint_open(f, info, f->config.port, &e, error, sizeof error);
@@ -237,6 +278,12 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
     f->fabric.now = fabric_now;
     f->fabric.rails = f->config.rails;
     int rc = find(f, config->provider, config->node, error, error_bytes);
+    if (rc == 0 && config->devices != NULL) {
+        rc = keep_devices(f, config->devices, error, error_bytes);
+    }
+    if (rc == 0 && config->lane_devices != NULL) {
+        rc = pick_devices(f, config, error, error_bytes);
+    }
     if (rc == 0) {
         rc = ofi_endpoint_open(f, f->infos, 0, &trial, error, error_bytes);
     }
@@ -257,6 +304,7 @@ void hlg_ofi_close(struct hlg_fabric *fabric)
 
     if (f != NULL) {
         ofi_infos_free(f->infos);
+        free(f->picks);
         free(f);
     }
 }

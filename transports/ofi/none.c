@@ -38,3 +38,11 @@ struct hlg_ofi_version hlg_ofi_version_min(const char *provider)
     (void)provider;
     return (struct hlg_ofi_version){.major = 0};
 }
+
+uint32_t hlg_ofi_devices(const char *node, struct hlg_ofi_device *devices, uint32_t capacity)
+{
+    (void)node;
+    (void)devices;
+    (void)capacity;
+    return 0;
+}

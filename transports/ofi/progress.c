@@ -30,66 +30,145 @@ hlg_time ofi_now(struct hlg_transport *t)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static struct ofi_piece *piece_take(struct ofi_endpoint *e, hlg_op_id op, uint32_t peer)
+/* A piece for a write that is about to be posted; the caller counts it once it is. */
+static inline struct ofi_piece *piece_take(struct ofi_endpoint *e, uint64_t owner)
 {
-    HLG_ASSERT(e->piece_free < e->caps.pieces_max);
-    struct ofi_piece *piece = &e->pieces[e->piece_free];
-    HLG_ASSERT(piece->state == OFI_PIECE_FREE);
+    struct ofi_piece *piece = e->free;
 
-    e->piece_free = piece->next_free;
-    piece->op = op;
-    piece->peer = peer;
+    HLG_ASSERT(piece != NULL && piece->state == OFI_PIECE_FREE);
+    e->free = piece->next_free;
+    piece->owner = owner;
     piece->state = OFI_PIECE_POSTED;
-    piece->status = 0;
-    e->outstanding++;
-    e->peers[peer].outstanding++;
     return piece;
 }
 
 static void piece_give_back(struct ofi_endpoint *e, struct ofi_piece *piece)
 {
-    struct ofi_peer *peer = &e->peers[piece->peer];
-
-    HLG_ASSERT(piece->state != OFI_PIECE_FREE);
-    HLG_ASSERT(e->outstanding > 0 && peer->outstanding > 0);
-    e->outstanding--;
-    peer->outstanding--;
     piece->state = OFI_PIECE_FREE;
-    piece->next_free = e->piece_free;
-    e->piece_free = (uint32_t)(piece - e->pieces);
+    piece->next_free = e->free;
+    e->free = piece;
 }
 
-/* libfabric's own error, 0 when posted. FI_DELIVERY_COMPLETE must be in the flags of each call: the
- * endpoint's default flags do not apply to fi_writemsg. */
-static ssize_t post(struct ofi_endpoint *e, const struct hlg_paged_write *w, uint8_t *source,
-                    uint32_t index)
+/* What all pieces of a write have in common, and room for what they have not. */
+struct post {
+    struct ofi_endpoint *e;
+    uint64_t owner;
+    uint64_t flags;
+    uintptr_t base; /* of our registration */
+    uint64_t last;  /* where a piece may begin in it */
+    void *descriptor;
+    struct iovec from;
+    struct fi_rma_iov to;
+    struct fi_msg_rma message;
+};
+
+/* FI_DELIVERY_COMPLETE must be in the flags of each call: the endpoint's default flags do not apply to
+ * fi_writemsg. */
+static void post_prepare(struct ofi_endpoint *e, const struct hlg_paged_write *w, struct post *post)
 {
-    const uint64_t flags =
+    const struct ofi_mem *mem = &e->mems[w->mem];
+
+    HLG_ASSERT(mem->bytes >= w->bytes);
+    post->e = e;
+    post->owner = ofi_owner(w->op, w->peer);
+    post->base = (uintptr_t)mem->base;
+    post->last = mem->bytes - w->bytes;
+    post->flags =
         FI_REMOTE_CQ_DATA | FI_COMPLETION | (e->owner->provider->placed ? FI_DELIVERY_COMPLETE : 0);
-    void *descriptor = fi_mr_desc(e->mems[w->mem].mr);
-    const struct iovec from = {.iov_base = source, .iov_len = w->bytes};
-    const struct fi_rma_iov to = {
-        .addr = hlg_paged_write_target(w, index),
-        .len = w->bytes,
-        .key = w->remote_key,
-    };
-    struct ofi_piece *piece = piece_take(e, w->op, w->peer);
-    const struct fi_msg_rma message = {
-        .msg_iov = &from,
-        .desc = &descriptor,
+    post->descriptor = fi_mr_desc(e->mems[w->mem].mr);
+    post->from.iov_len = w->bytes;
+    post->to.len = w->bytes;
+    post->to.key = w->remote_key;
+    post->message = (struct fi_msg_rma){
+        .msg_iov = &post->from,
+        .desc = &post->descriptor,
         .iov_count = 1,
         .addr = e->peers[w->peer].address,
-        .rma_iov = &to,
+        .rma_iov = &post->to,
         .rma_iov_count = 1,
-        .context = &piece->provider,
         .data = w->imm,
     };
+}
 
-    const ssize_t rc = fi_writemsg(e->ep, &message, flags);
+/* Returns 0, libfabric's own error, or -FI_EFAULT for a piece that is not in our registration. */
+static inline ssize_t post_piece(struct post *post, uint8_t *source, uint64_t target)
+{
+    if ((uintptr_t)source - post->base > post->last) {
+        return -FI_EFAULT;
+    }
+    struct ofi_piece *piece = piece_take(post->e, post->owner);
+    post->from.iov_base = source;
+    post->to.addr = target;
+    post->message.context = &piece->provider;
+    const ssize_t rc = fi_writemsg(post->e->ep, &post->message, post->flags);
     if (rc != 0) {
-        piece_give_back(e, piece);
+        piece_give_back(post->e, piece);
     }
     return rc;
+}
+
+/* Pages of one piece each. This and take_writes() are what a page costs at its source: what can be done once
+ * for a write is done outside the loop. */
+static uint32_t post_pages(struct post *post, const struct hlg_paged_write *w, uint32_t limit,
+                           ssize_t *rc)
+{
+    const uint32_t *source_page = w->source_pages + w->piece_begin;
+    const uint32_t *target_page = w->target_pages + w->piece_begin;
+    const uint32_t *const end = w->source_pages + limit;
+    const uint64_t local_stride = w->local_stride;
+    const uint64_t remote_stride = w->remote_stride;
+    uint8_t *const local = w->local + w->source_offset;
+    const uint64_t remote = w->remote + w->target_offset;
+
+    for (; source_page < end; source_page++, target_page++) {
+        *rc = post_piece(post, local + *source_page * local_stride,
+                         remote + *target_page * remote_stride);
+        if (*rc != 0) {
+            break;
+        }
+    }
+    return (uint32_t)(source_page - (w->source_pages + w->piece_begin));
+}
+
+/* Pages of any number of pieces. */
+static uint32_t post_parts(struct post *post, const struct hlg_paged_write *w, uint32_t limit,
+                           ssize_t *rc)
+{
+    uint32_t page = w->piece_begin / w->count; /* floor: the page that holds it */
+    uint32_t part = w->piece_begin % w->count;
+    uint32_t index = w->piece_begin;
+
+    for (; index < limit; page++, part = 0) {
+        uint8_t *source = w->local + w->source_pages[page] * w->local_stride + w->source_offset +
+                          (uint64_t)part * w->source_stride;
+        uint64_t target = w->remote + w->target_pages[page] * w->remote_stride + w->target_offset +
+                          (uint64_t)part * w->target_stride;
+        const uint32_t end = index + hlg_min_u32(limit - index, w->count - part);
+        for (; index < end; index++) {
+            *rc = post_piece(post, source, target);
+            if (*rc != 0) {
+                return index - w->piece_begin;
+            }
+            source += w->source_stride;
+            target += w->target_stride;
+        }
+    }
+    return index - w->piece_begin;
+}
+
+/* Post pieces [piece_begin, limit) until one is refused. Returns how many were posted; *rc says why no more. */
+static uint32_t post_pieces(struct ofi_endpoint *e, const struct hlg_paged_write *w, uint32_t limit,
+                            ssize_t *rc)
+{
+    struct post post;
+
+    *rc = 0;
+    post_prepare(e, w, &post);
+    const uint32_t posted =
+        w->count == 1 ? post_pages(&post, w, limit, rc) : post_parts(&post, w, limit, rc);
+    e->outstanding += posted;
+    e->peers[w->peer].outstanding += posted;
+    return posted;
 }
 
 static void peer_is_down(struct ofi_endpoint *e, uint32_t number, const char *why)
@@ -118,13 +197,6 @@ static void note_refusal(struct ofi_endpoint *e, uint32_t number)
     }
 }
 
-static bool source_is_ours(const struct ofi_mem *mem, const uint8_t *source, uint32_t bytes)
-{
-    const uintptr_t offset = (uintptr_t)source - (uintptr_t)mem->base;
-
-    return offset < mem->bytes && bytes <= mem->bytes - offset;
-}
-
 static int check_write(const struct ofi_endpoint *e, const struct hlg_paged_write *w)
 {
     if (e->closed) {
@@ -132,7 +204,7 @@ static int check_write(const struct ofi_endpoint *e, const struct hlg_paged_writ
     }
     if (w->bytes == 0 || w->bytes > e->caps.piece_bytes_max || w->count == 0 ||
         w->piece_begin >= w->piece_limit || w->mem >= e->owner->config.mems_max ||
-        e->mems[w->mem].mr == NULL) {
+        e->mems[w->mem].mr == NULL || e->mems[w->mem].bytes < w->bytes) {
         return -HLG_EINVAL;
     }
     if (w->peer >= e->owner->config.peers_max || e->peers[w->peer].state != OFI_PEER_OPEN ||
@@ -155,18 +227,14 @@ int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
     const uint32_t room =
         hlg_min_u32(peer_max - peer->outstanding, e->caps.pieces_max - e->outstanding);
     const uint32_t limit = w->piece_begin + hlg_min_u32(room, w->piece_limit - w->piece_begin);
-    uint32_t index = w->piece_begin;
     ssize_t rc = 0;
-    for (; index < limit && rc == 0; index += rc == 0) {
-        uint8_t *source = hlg_paged_write_source(w, index);
-        if (!source_is_ours(&e->mems[w->mem], source, w->bytes)) {
-            return index > w->piece_begin ? (int64_t)(index - w->piece_begin) : -HLG_EINVAL;
-        }
-        rc = post(e, w, source, index);
-    }
-    if (index > w->piece_begin) {
+    const uint32_t posted = limit > w->piece_begin ? post_pieces(e, w, limit, &rc) : 0;
+    if (posted > 0) {
         peer->refused_first = HLG_TIME_NEVER;
-        return (int64_t)(index - w->piece_begin);
+        return (int64_t)posted;
+    }
+    if (rc == -FI_EFAULT) {
+        return -HLG_EINVAL;
     }
     if (rc != 0 && rc != -FI_EAGAIN) {
         peer_is_down(e, w->peer, fi_strerror((int)-rc));
@@ -186,15 +254,15 @@ struct output {
     uint32_t filled;
 };
 
-static void report_done(struct output *out, hlg_op_id op, int32_t status)
+static void report_done(struct output *out, hlg_op_id op, uint32_t done, uint32_t failed,
+                        int32_t status)
 {
-    const uint32_t failed = status != 0;
     const uint32_t oldest = out->filled > MERGE_SPAN ? out->filled - MERGE_SPAN : 0;
 
     for (uint32_t i = out->filled; i > oldest; i--) {
         struct hlg_transport_event *event = &out->events[i - 1];
         if (event->kind == HLG_TRANSPORT_DONE_WRITE && event->done.op == op) {
-            event->done.done += 1 - failed;
+            event->done.done += done;
             event->done.failed += failed;
             event->done.status = event->done.status != 0 ? event->done.status : status;
             return;
@@ -203,7 +271,7 @@ static void report_done(struct output *out, hlg_op_id op, int32_t status)
     HLG_ASSERT(out->filled < out->capacity);
     out->events[out->filled++] = (struct hlg_transport_event){
         .kind = HLG_TRANSPORT_DONE_WRITE,
-        .done = {.op = op, .done = 1 - failed, .failed = failed, .status = status},
+        .done = {.op = op, .done = done, .failed = failed, .status = status},
     };
 }
 
@@ -212,9 +280,10 @@ static bool is_mark(uint32_t imm)
     return hlg_imm_weight(imm) == HLG_IMM_WEIGHT_MARK;
 }
 
-static void report_imm(struct output *out, uint32_t imm)
+/* Immediates that are equal. */
+static void report_imm(struct output *out, uint32_t imm, uint32_t immediates)
 {
-    const uint32_t pieces = is_mark(imm) ? 0 : 1u << hlg_imm_weight(imm);
+    const uint32_t pieces = is_mark(imm) ? 0 : immediates << hlg_imm_weight(imm);
     const uint32_t oldest = out->filled > MERGE_SPAN ? out->filled - MERGE_SPAN : 0;
 
     for (uint32_t i = out->filled; i > oldest; i--) {
@@ -222,14 +291,14 @@ static void report_imm(struct output *out, uint32_t imm)
         if (event->kind == HLG_TRANSPORT_IMM && event->imm.imm >> 4 == imm >> 4 &&
             is_mark(event->imm.imm) == is_mark(imm)) {
             event->imm.pieces += pieces;
-            event->imm.immediates++;
+            event->imm.immediates += immediates;
             return;
         }
     }
     HLG_ASSERT(out->filled < out->capacity);
     out->events[out->filled++] = (struct hlg_transport_event){
         .kind = HLG_TRANSPORT_IMM,
-        .imm = {.imm = imm, .pieces = pieces, .immediates = 1},
+        .imm = {.imm = imm, .pieces = pieces, .immediates = immediates},
     };
 }
 
@@ -253,25 +322,36 @@ static struct ofi_piece *piece_of(const struct ofi_endpoint *e, const void *cont
 {
     const uintptr_t offset = (uintptr_t)context - (uintptr_t)e->pieces;
 
-    if (context == NULL || offset >= e->caps.pieces_max * sizeof *e->pieces ||
-        offset % sizeof *e->pieces != 0) {
-        return NULL;
+    if (offset >= e->pieces_bytes || offset % sizeof *e->pieces != 0) {
+        return NULL; /* NULL is among them */
     }
-    struct ofi_piece *piece = &e->pieces[offset / sizeof *e->pieces];
+    struct ofi_piece *piece = (struct ofi_piece *)(uintptr_t)context;
     return piece->state == OFI_PIECE_POSTED ? piece : NULL;
+}
+
+/* Report `count` pieces of one operation that were given back. */
+static void run_report(struct ofi_endpoint *e, uint64_t owner, uint32_t count, int32_t status,
+                       struct output *out)
+{
+    struct ofi_peer *peer = &e->peers[owner >> 32];
+    const uint32_t failed = status != 0 ? count : 0;
+
+    HLG_ASSERT(e->outstanding >= count && peer->outstanding >= count);
+    report_done(out, (hlg_op_id)(owner & UINT32_MAX), count - failed, failed, status);
+    e->outstanding -= count;
+    peer->outstanding -= count;
+    peer->refused_first = HLG_TIME_NEVER;
+    if (peer->state == OFI_PEER_CLOSING) {
+        ofi_peer_forget(e, peer);
+    }
 }
 
 static void piece_report(struct ofi_endpoint *e, struct ofi_piece *piece, int32_t status,
                          struct output *out)
 {
-    struct ofi_peer *peer = &e->peers[piece->peer];
-
-    report_done(out, piece->op, status);
+    HLG_ASSERT(piece->state != OFI_PIECE_FREE);
     piece_give_back(e, piece);
-    peer->refused_first = HLG_TIME_NEVER;
-    if (peer->state == OFI_PEER_CLOSING) {
-        ofi_peer_forget(e, peer);
-    }
+    run_report(e, piece->owner, 1, status, out);
 }
 
 /* A write that the connection's end took along is the peer's doing; all else the provider's. */
@@ -304,13 +384,13 @@ static struct ofi_piece *read_error(struct ofi_endpoint *e, int32_t *status)
         return NULL;
     }
     struct ofi_piece *piece = piece_of(e, error.op_context);
-    bool *logged = piece != NULL ? &e->peers[piece->peer].logged : &e->stray_logged;
+    bool *logged = piece != NULL ? &e->peers[piece->owner >> 32].logged : &e->stray_logged;
     if (!*logged) {
         *logged = true;
         (void)fi_cq_strerror(e->cq, error.prov_errno, error.err_data, text, sizeof text);
         if (piece != NULL) {
-            ofi_log(e->owner, "a write to peer %u failed: %s (provider: %d %s)", piece->peer,
-                    fi_strerror(error.err), error.prov_errno, text);
+            ofi_log(e->owner, "a write to peer %u failed: %s (provider: %d %s)",
+                    (uint32_t)(piece->owner >> 32), fi_strerror(error.err), error.prov_errno, text);
         } else {
             ofi_log(e->owner, "an error that belongs to no write: %s (provider: %d %s)",
                     fi_strerror(error.err), error.prov_errno, text);
@@ -340,18 +420,66 @@ static void lose_all(struct ofi_endpoint *e)
     }
 }
 
-static void take_entry(struct ofi_endpoint *e, const struct fi_cq_data_entry *entry,
-                       struct output *out)
+/* Takes immediates up to the first entry that is none. Returns how many entries. */
+static size_t take_immediates(const struct fi_cq_data_entry *entries, size_t count,
+                              struct output *out)
 {
-    if (is_remote(entry)) {
-        if ((entry->flags & FI_REMOTE_CQ_DATA) != 0) {
-            report_imm(out, (uint32_t)(entry->data & UINT32_MAX));
+    uint32_t imm = 0;
+    uint32_t equal = 0; /* that are not yet reported */
+    size_t i = 0;
+
+    for (; i < count && is_remote(&entries[i]); i++) {
+        const uint32_t value = (uint32_t)(entries[i].data & UINT32_MAX);
+        if ((entries[i].flags & FI_REMOTE_CQ_DATA) == 0) {
+            continue;
         }
-        return;
+        if (value != imm && equal > 0) {
+            report_imm(out, imm, equal);
+            equal = 0;
+        }
+        imm = value;
+        equal++;
     }
-    struct ofi_piece *piece = piece_of(e, entry->op_context);
-    if (piece != NULL) {
-        piece_report(e, piece, 0, out);
+    if (equal > 0) {
+        report_imm(out, imm, equal);
+    }
+    return i;
+}
+
+/* Likewise, writes of ours that are over. */
+static size_t take_writes(struct ofi_endpoint *e, const struct fi_cq_data_entry *entries,
+                          size_t count, struct output *out)
+{
+    uint64_t owner = 0;
+    uint32_t equal = 0;
+    size_t i = 0;
+
+    for (; i < count && !is_remote(&entries[i]); i++) {
+        struct ofi_piece *piece = piece_of(e, entries[i].op_context);
+        if (piece == NULL) {
+            continue;
+        }
+        if (piece->owner != owner && equal > 0) {
+            run_report(e, owner, equal, 0, out);
+            equal = 0;
+        }
+        owner = piece->owner;
+        equal++;
+        piece_give_back(e, piece);
+    }
+    if (equal > 0) {
+        run_report(e, owner, equal, 0, out);
+    }
+    return i;
+}
+
+/* All completions of a batch: neighbours are mostly of one kind, and of one operation or request. */
+static void take_entries(struct ofi_endpoint *e, const struct fi_cq_data_entry *entries,
+                         size_t count, struct output *out)
+{
+    for (size_t i = 0; i < count;) {
+        i += take_immediates(entries + i, count - i, out);
+        i += take_writes(e, entries + i, count - i, out);
     }
 }
 
@@ -382,9 +510,7 @@ int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32
         const uint32_t wanted = hlg_min_u32(BATCH, out.capacity - out.filled);
 
         const ssize_t count = fi_cq_read(e->cq, entries, wanted);
-        for (ssize_t i = 0; i < count; i++) {
-            take_entry(e, &entries[i], &out);
-        }
+        take_entries(e, entries, count > 0 ? (size_t)count : 0, &out);
         if (count == -FI_EAVAIL) {
             int32_t status = 0;
             struct ofi_piece *piece = read_error(e, &status);

@@ -13,6 +13,10 @@
 #include "../channel.h"
 #include "../transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_loop;
 
 /* Durations are drawn evenly from [min, max]. */
@@ -196,5 +200,9 @@ uint64_t hlg_loop_trace_hash(const struct hlg_loop *loop);
 
 /* Recount pools, queues and the schedule. Returns 0, or the number of the check that failed. */
 int hlg_loop_check(const struct hlg_loop *loop);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -10,6 +10,10 @@
 
 #include "halage/transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_OFI_PROVIDERS_MAX 8u
 
 /* Numbers that are 0 take their defaults. Read during hlg_ofi_open, not kept. */
@@ -17,12 +21,19 @@ struct hlg_ofi_config {
     /* "auto", "tcp" (native RDM over TCP, which libfabric calls net before 1.18), or libfabric's own
      * name: net, tcp;ofi_rxm, shm, sockets, verbs;ofi_rxm, efa. NULL: auto. */
     const char *provider;
-    const char *node;    /* IP address to bind to, if not shm or efa; NULL: 127.0.0.1 where
+    const char *node; /* IP address to bind to, if not shm or efa; NULL: 127.0.0.1 where
                                  one is needed */
-    uint32_t port;       /* first TCP port that endpoints bind to, if they do; each takes the next
+    uint32_t port;    /* first TCP port that endpoints bind to, if they do; each takes the next
                                  one that is free, of 1024; 0: any */
-    uint32_t rails;      /* endpoints of each lane; 1 */
-    uint32_t pieces_max; /* pieces in flight of one endpoint; 256 */
+    const char *
+        devices; /* NICs to use, with commas between, in turn: names of libfabric or of the RDMA device, or bus
+                            ids; NULL: all of the provider */
+    /* [lane_count] NICs of each lane, named as in `devices`: its rails take them in this order, and again from the first
+       where they are fewer; NULL entries, and lanes beyond lane_count, take all in turn. NULL: all lanes do. */
+    const char *const *lane_devices;
+    uint32_t lane_count;
+    uint32_t rails;           /* endpoints of each lane; 1 */
+    uint32_t pieces_max;      /* pieces in flight of one endpoint; 256 */
     uint32_t peer_pieces_max; /* of these, to one peer; 64 */
     uint32_t cq_depth;        /* immediates that may wait unread; 4096 */
     uint32_t peers_max;       /* of one endpoint; 64 */
@@ -87,5 +98,24 @@ struct hlg_ofi_version hlg_ofi_version(void);
 /* The first libfabric that a provider works with: 0.0 for any, also of a name that is none. hlg_ofi_open() refuses
  * an older one, auto passes it over and says so, and hlg_ofi_list() leaves it out. */
 struct hlg_ofi_version hlg_ofi_version_min(const char *provider);
+
+/* A device that a provider can use. */
+struct hlg_ofi_device {
+    char name[64]; /* libfabric's: "rdmap79s0-rdm", "mlx5_0", "eth0" */
+    char provider[32];
+    bool on_bus; /* PCI; else the rest is 0 */
+    uint16_t domain;
+    uint8_t bus;
+    uint8_t slot;
+    uint8_t function;
+};
+
+/* List the devices of all providers that can be used here, the preferred provider's first. Returns how many were filled
+ * in. Cost: as hlg_ofi_list(). */
+uint32_t hlg_ofi_devices(const char *node, struct hlg_ofi_device *devices, uint32_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
