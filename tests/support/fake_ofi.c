@@ -62,6 +62,11 @@ static int close_object(struct fid *fid)
         (void)close(cq_descriptor);
         cq_descriptor = -1;
     }
+    if (fid->fclass == FI_CLASS_EP) {
+        fake.ep_close_mrs = fake.mrs;
+        fake.ep_close_unread = fake.queue_count;
+    }
+    fake.mrs -= fid->fclass == FI_CLASS_MR;
     fake.open--;
     free(fid);
     return 0;
@@ -109,6 +114,7 @@ static union object *make(size_t fclass)
     object->fid.fclass = fclass;
     object->fid.ops = &object_ops;
     fake.open++;
+    fake.mrs += fclass == FI_CLASS_MR;
     return object;
 }
 

@@ -89,7 +89,10 @@ struct fake_ofi {
     uint64_t cq_bound; /* flags that it was bound with */
     struct fake_write writes[FAKE_WRITES_MAX];
     uint32_t write_count;
-    uint32_t open; /* objects that were not closed */
+    uint32_t open;            /* objects that were not closed */
+    uint32_t mrs;             /* of these, registrations */
+    uint32_t ep_close_mrs;    /* registrations when the last endpoint was closed */
+    uint32_t ep_close_unread; /* entries of the queue then */
     char calls[FAKE_CALLS_MAX][20];
     uint32_t call_count;
     uint64_t registered_access;

@@ -137,6 +137,30 @@ static void no_device_has_a_loopback_address(void **state)
     hlg_ofi_close(fabric);
 }
 
+/* Up to 2.6 it follows freed memory when an immediate is unread at close (measured over soft-RoCE): nothing can
+ * come any more, nothing is left, and then it is closed. Elsewhere the endpoint goes first. */
+static void nothing_is_unread_when_it_is_closed(void **state)
+{
+    struct ofi_case c;
+
+    (void)state;
+    case_open(&c, &rxe, NULL);
+    assert_int_equal(fake.mrs, 1);
+    assert_int_equal(case_write(&c, 0, 0, 1, 0), 1);
+    fake_arrives(0x10);
+    fake_error(0, FI_EIO, true);
+    fake_arrives(0x20);
+    case_close(&c);
+    assert_int_equal(fake.ep_close_mrs, 0);
+    assert_int_equal(fake.ep_close_unread, 0);
+
+    case_open(&c, &tcp, NULL);
+    fake_arrives(0x10);
+    case_close(&c);
+    assert_int_equal(fake.ep_close_mrs, 1);
+    assert_int_equal(fake.ep_close_unread, 1);
+}
+
 /* Of any libfabric that we build with, and before tcp where auto chooses. */
 static void auto_takes_it_before_tcp(void **state)
 {
@@ -301,6 +325,7 @@ int main(void)
         cmocka_unit_test(what_cannot_carry_the_contract_is_not_taken),
         cmocka_unit_test(a_device_with_two_addresses_is_one_rail),
         cmocka_unit_test(no_device_has_a_loopback_address),
+        cmocka_unit_test(nothing_is_unread_when_it_is_closed),
         cmocka_unit_test(auto_takes_it_before_tcp),
         cmocka_unit_test(each_write_has_an_immediate_and_no_delivery_complete),
         cmocka_unit_test(tcp_gets_delivery_complete_with_each_write),

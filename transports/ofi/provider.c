@@ -103,6 +103,7 @@ static const struct ofi_provider table[] = {
      .piece_bytes_max = PIECE_BYTES_MAX,
      .merge_bytes_max = MERGE_BYTES_MAX,
      .rdma = true,
+     .emptied_first = true,
      .nameless_errors = true},
     {.name = "tcp",
      .domains_max = 1024,
