@@ -153,7 +153,7 @@ static int make_messenger(struct layer_run *r, bool core)
     if (rc != 0) {
         return rc;
     }
-    rc = hlg_messenger_region_add(r->messenger, 0, r->memory, r->bytes);
+    rc = hlg_messenger_region_add(r->messenger, 0, &HLG_MEM_HOST(r->memory, r->bytes));
     rc = rc >= 0 ? hlg_messenger_places_linear(r->messenger) : rc;
     rc = rc >= 0 ? hlg_messenger_counter_watch(r->messenger, 0, &r->word) : rc;
     rc = rc >= 0 ? hlg_messenger_start(r->messenger) : rc;

@@ -89,7 +89,7 @@ static int make_messenger(struct perf_layer_target *t, bool insecure, char *erro
     if (rc != 0) {
         return rc;
     }
-    rc = hlg_messenger_region_add(t->messenger, 0, t->memory, t->bytes);
+    rc = hlg_messenger_region_add(t->messenger, 0, &HLG_MEM_HOST(t->memory, t->bytes));
     rc = rc >= 0 ? hlg_messenger_places_linear(t->messenger) : rc;
     rc = rc >= 0 ? hlg_messenger_start(t->messenger) : rc;
     if (rc < 0) {

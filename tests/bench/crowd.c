@@ -105,7 +105,7 @@ static void ignore(void *context, const struct hlg_notice *notice)
 
 static struct hlg_pump *make_pump(struct hlg_fabric *fabric, uint32_t index)
 {
-    const struct hlg_pump_region region = {.base = memory, .bytes = sizeof memory};
+    const struct hlg_pump_region region = {.memory = HLG_MEM_HOST(memory, sizeof memory)};
     const struct hlg_place place = {.stride = 256};
     struct hlg_pump_config config = {.role = HLG_ROLE_PREFILL,
                                      .fabric = fabric,
