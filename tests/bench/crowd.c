@@ -188,7 +188,7 @@ static int open_one(struct one *one, const char *provider, uint32_t peers, char 
     if (hlg_messenger_create(&config, &one->messenger, error, error_bytes) != 0) {
         return -1;
     }
-    if (hlg_messenger_region_add(one->messenger, 0, memory, sizeof memory) < 0 ||
+    if (hlg_messenger_region_add(one->messenger, 0, &HLG_MEM_HOST(memory, sizeof memory)) < 0 ||
         hlg_messenger_places_linear(one->messenger) != 0 ||
         hlg_messenger_start(one->messenger) != 0) {
         (void)snprintf(error, error_bytes, "%s", hlg_messenger_error(one->messenger));
