@@ -40,8 +40,4 @@ struct hlg_mem_region {
 }
 #endif
 
-#ifdef __cplusplus
-}
-#endif
-
 #endif
