@@ -100,7 +100,7 @@ function(halage_package)
 endfunction()
 
 # What an engine links; without HALAGE_MESSENGER what its own messenger would.
-set(halage_parts halage_core halage_driver halage_memory halage_tcp)
+set(halage_parts halage_core halage_driver halage_memory halage_staged halage_tcp)
 if(HALAGE_MESSENGER)
     list(PREPEND halage_parts halage_messenger)
 else()

@@ -8,6 +8,13 @@
 
 #include "base.h"
 
+/* What a decode node does before READY for GPU memory that NICs write themselves. */
+enum hlg_flush_policy {
+    HLG_FLUSH_AUTO = 0, /* CUDA where the GPU's attributes say that it does not order such writes */
+    HLG_FLUSH_NONE,     /* nothing, whatever the GPU says: for tests and measurements */
+    HLG_FLUSH_CUDA,     /* cuFlushGPUDirectRDMAWrites */
+};
+
 struct hlg_flushed {
     hlg_handle request;
     int32_t

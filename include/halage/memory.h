@@ -109,6 +109,16 @@ int hlg_memory_write(struct hlg_memory *memory, uint64_t offset, const void *fro
 int hlg_memory_check(const struct hlg_mem_region *region, char *error, size_t error_bytes);
 
 /*
+ * Whether writes of NICs into a GPU's memory must be flushed before its kernels may read them, by the
+ * device attribute GPU_DIRECT_RDMA_WRITES_ORDERING. Returns 1 or 0, or an error with a sentence:
+ * -HLG_EUNSUPPORTED where they must be and the driver cannot.
+ */
+int hlg_memory_needs_flush(int32_t device, char *error, size_t error_bytes);
+
+/* Flush them: returns when they are visible to the GPU's own kernels. 0, or an error with a sentence. */
+int hlg_memory_flush(int32_t device, char *error, size_t error_bytes);
+
+/*
  * Send one descriptor with its header over a connected UNIX stream socket (SCM_RIGHTS). Blocks until
  * the socket takes it. `fd` stays the caller's. Returns 0, or -HLG_EIO.
  */

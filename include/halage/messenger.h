@@ -90,6 +90,10 @@ struct hlg_messenger_config {
     void *log_context;
     uint32_t log_level; /* enum hlg_log_level: lines above it are not made */
 
+    /* Decode: enum hlg_flush_policy, for regions of GPUs that NICs write themselves. A fabric with a flusher
+       of its own (staged) needs none. */
+    uint32_t flush;
+
     /* File that the machine's events and actions are recorded to, for `halage trace` (see trace.h): made
        anew by create, whole when destroy returned; NULL: none. Holds prompts. Costs the core thread a
        write(2) an event; a full disk ends the recording alone: destroy logs and returns that. */

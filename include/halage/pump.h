@@ -31,6 +31,7 @@ struct hlg_pump_config {
         struct hlg_decode_config decode;
     };
     struct hlg_fabric *fabric;
+    struct hlg_flusher *flusher;           /* decode; NULL: the fabric's, if it has one */
     const struct hlg_pump_region *regions; /* [region_count], in order of lane; copied */
     uint32_t region_count;
     /* [place_count] one for each hosted (lane, group, layer, plane); every page of the group's

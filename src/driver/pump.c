@@ -140,7 +140,7 @@ static void carry_open(struct hlg_pump *p, uint32_t index)
 
 static void carry_flush(struct hlg_pump *p, hlg_handle request)
 {
-    if (p->fabric->flusher != NULL) {
+    if (p->flusher != NULL) {
         pump_flush_add(p, request);
         return;
     }

@@ -30,7 +30,7 @@ static uint32_t run_of(const struct hlg_page_list *pages, uint32_t from, bool pa
 static bool tell_place(struct hlg_pump *p, const struct pump_place *place,
                        const struct hlg_page_list *pages, uint32_t bytes, uint32_t *budget)
 {
-    struct hlg_flusher *flusher = p->fabric->flusher;
+    struct hlg_flusher *flusher = p->flusher;
     struct pump_flush *f = &p->flush;
     const struct hlg_mem_region *region = &p->regions[place->region].memory;
 
@@ -58,7 +58,7 @@ static bool tell_all(struct hlg_pump *p, hlg_handle request)
     struct hlg_page_list pages;
     uint32_t pool = 0;
 
-    if (p->fabric->flusher->span == NULL) {
+    if (p->flusher->span == NULL) {
         return true;
     }
     for (; f->place < p->places_max; f->place++) {
@@ -82,7 +82,7 @@ static bool tell_all(struct hlg_pump *p, hlg_handle request)
 
 int pump_flush_step(struct hlg_pump *p)
 {
-    struct hlg_flusher *flusher = p->fabric->flusher;
+    struct hlg_flusher *flusher = p->flusher;
     struct pump_flush *f = &p->flush;
     struct hlg_flushed done[DONE_PER_STEP_MAX];
     int work = 0;
@@ -111,7 +111,7 @@ int pump_flush_step(struct hlg_pump *p)
 
 void pump_flush_drain(struct hlg_pump *p)
 {
-    struct hlg_flusher *flusher = p->fabric->flusher;
+    struct hlg_flusher *flusher = p->flusher;
     struct pump_flush *f = &p->flush;
     struct hlg_flushed done[DONE_PER_STEP_MAX];
 

@@ -116,7 +116,8 @@ struct hlg_pump {
     struct hlg_message message; /* the last one received; its arrays lie in scratch */
     bool *room;                 /* [lanes * rails], while ROOM is gathered */
     bool any_room;
-    bool any_unread; /* of the peers */
+    bool any_unread;             /* of the peers */
+    struct hlg_flusher *flusher; /* NULL: what landed is visible */
     struct pump_flush flush;
     bool busy;       /* endpoints had something in the last step */
     hlg_time channels_due;

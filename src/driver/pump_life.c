@@ -112,8 +112,7 @@ static bool take_memory(struct hlg_pump *p, const struct hlg_pump_config *config
     p->scratch = take(p->scratch_bytes, 1);
     p->room = take(endpoints, sizeof *p->room);
     p->flush.capacity = p->limits.requests_max;
-    p->flush.queue =
-        take(p->fabric->flusher != NULL ? p->flush.capacity : 0, sizeof *p->flush.queue);
+    p->flush.queue = take(p->flusher != NULL ? p->flush.capacity : 0, sizeof *p->flush.queue);
     return p->regions != NULL && p->own_places != NULL && p->places != NULL &&
            p->own_addresses != NULL && p->own_keys != NULL && p->frame != NULL &&
            p->scratch != NULL && p->room != NULL && p->flush.queue != NULL && take_domains(p) &&
@@ -151,6 +150,7 @@ static void fill_numbers(struct hlg_pump *p, const struct hlg_pump_config *confi
     p->layout = prefill ? config->prefill.layout : config->decode.layout;
     p->rails = prefill ? config->prefill.rails : config->decode.rails;
     p->fabric = config->fabric;
+    p->flusher = config->flusher != NULL ? config->flusher : config->fabric->flusher;
     p->notice = config->notice;
     p->note = config->note;
     p->context = config->context;

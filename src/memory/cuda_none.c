@@ -57,3 +57,15 @@ int memory_cuda_check(const struct hlg_mem_region *region, char *error, size_t e
     (void)region;
     return absent(error, error_bytes);
 }
+
+int hlg_memory_needs_flush(int32_t device, char *error, size_t error_bytes)
+{
+    (void)device;
+    return absent(error, error_bytes);
+}
+
+int hlg_memory_flush(int32_t device, char *error, size_t error_bytes)
+{
+    (void)device;
+    return absent(error, error_bytes);
+}

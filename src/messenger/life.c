@@ -346,6 +346,10 @@ static int make_pump(struct hlg_messenger *m)
                                    .context = m,
                                    .trace = m->trace};
 
+    const int code = messenger_flusher(m, &pump.flusher);
+    if (code != 0) {
+        return code;
+    }
     if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
         return messenger_fail(m, -HLG_EIO, "the system gives no random number");
     }

@@ -171,6 +171,18 @@ struct watch {
 };
 
 /* In order of who uses what, which padding is a small price for. */
+#define FLUSHES_MAX 64u
+
+/* Flush policy: see flush.c. */
+struct flush {
+    struct hlg_flusher flusher; /* first */
+    struct hlg_messenger *messenger;
+    int32_t devices[HLG_RANKS_MAX];
+    uint32_t device_count;
+    struct hlg_flushed done[FLUSHES_MAX]; /* to be polled */
+    uint32_t count;
+};
+
 struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     struct hlg_messenger_config config;
     struct hlg_placement placement; /* of its threads and memory */
@@ -244,6 +256,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint64_t random;
     uint64_t chunks_handled;
     struct lobby lobby;
+    struct flush flush;
     uint8_t key[HLG_SEALED_KEY_BYTES]; /* config.key leads here, or is NULL */
     uint64_t node;
     uint64_t incarnation;
@@ -284,6 +297,9 @@ uint32_t messenger_frame_bytes(const struct hlg_messenger *m);
 /* Keeps the sentence for hlg_messenger_error(); returns the code. */
 int messenger_fail(struct hlg_messenger *m, int code, const char *sentence);
 int messenger_before_start(struct hlg_messenger *m);
+
+/* flush.c: *flusher for the pump, by config.flush and the GPUs of the regions; NULL: none is needed. */
+int messenger_flusher(struct hlg_messenger *m, struct hlg_flusher **flusher);
 
 /* watchdog.c. The fabric for the pump: config.fabric, watched where config.watchdog_ns says so. */
 struct hlg_fabric *watchdog_fabric(struct hlg_messenger *m);

@@ -384,6 +384,7 @@ static int mr_reg(struct fid *fid, const void *base, size_t bytes, uint64_t acce
     (void)offset;
     (void)flags;
     (void)context;
+    fake.registered_iface = FI_HMEM_SYSTEM;
     return make_mr(access, key, mr);
 }
 
@@ -391,7 +392,9 @@ static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t f
                       struct fid_mr **mr)
 {
     (void)fid;
-    (void)flags;
+    fake.registered_iface = (int)attr->iface;
+    fake.registered_device = attr->device.cuda;
+    fake.registered_flags = flags;
     return make_mr(attr->access, attr->requested_key, mr);
 }
 
@@ -513,8 +516,12 @@ int __wrap_fi_getinfo(uint32_t version, const char *node, const char *service, u
         (fake.device.mr_mode & ~(uint64_t)(unsigned)hints->domain_attr->mr_mode) != 0) {
         return FI_VERSION_LT(fake.device.version, version) ? -FI_ENOSYS : -FI_ENODATA;
     }
+    if ((hints->caps & FI_HMEM) != 0 && !fake.device.has_hmem) {
+        return -FI_ENODATA;
+    }
     for (uint32_t i = 0; i < FAKE_INFOS_MAX && infos[i].provider != NULL; i++) {
         *tail = make_info(&infos[i]);
+        (*tail)->caps |= hints->caps & FI_HMEM;
         tail = &(*tail)->next;
     }
     *info = first;

@@ -46,6 +46,7 @@ struct fake_device {
     bool has_rdma;         /* efa: FI_OPT_EFA_USE_DEVICE_RDMA may be on */
     bool emulates_write;   /* efa: FI_OPT_EFA_EMULATED_WRITE */
     bool sets_rnr;         /* efa: FI_OPT_EFA_RNR_RETRY may be set */
+    bool has_hmem;         /* FI_HMEM can be had */
     bool has_cuda;         /* efa: FI_OPT_CUDA_API_PERMITTED may be set */
 };
 
@@ -96,6 +97,9 @@ struct fake_ofi {
     char calls[FAKE_CALLS_MAX][20];
     uint32_t call_count;
     uint64_t registered_access;
+    int registered_iface; /* enum fi_hmem_iface */
+    int registered_device;
+    uint64_t registered_flags;
     /* what is answered */
     const char *fail; /* name of the call that gives fail_rc */
     int fail_rc;

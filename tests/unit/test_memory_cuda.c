@@ -509,6 +509,44 @@ static void what_cannot_be_is_refused_in_a_sentence(void **state)
     in_child(after_a_fork, NULL, NULL);
 }
 
+static int needs; /* what hlg_memory_needs_flush is to say */
+
+static void flush_as_told(void)
+{
+    struct fake_cuda_control control;
+    char error[SENTENCE] = "";
+    const int said = hlg_memory_needs_flush(0, error, sizeof error);
+
+    if (said != needs || (needs < 0) != (error[0] != '\0')) {
+        (void)fprintf(stderr, "said %d '%s', not %d\n", said, error, needs);
+        _exit(1);
+    }
+    fake_cuda_control(&control);
+    if (needs == 1) {
+        CHECK(hlg_memory_flush(0, error, sizeof error) == 0);
+        CHECK(fake_cuda_made(&control, "cuFlushGPUDirectRDMAWrites") == 1);
+        control.fail_call("cuFlushGPUDirectRDMAWrites", 1, CUDA_UNKNOWN);
+        refused_as(hlg_memory_flush(0, error, sizeof error), -HLG_EIO, error,
+                   "cuFlushGPUDirectRDMAWrites");
+        control.fail_call("cuCtxPushCurrent", 1, CUDA_UNKNOWN);
+        refused_as(hlg_memory_flush(0, error, sizeof error), -HLG_EIO, error, "cuCtxPushCurrent");
+    }
+    check_clean();
+}
+
+/* Attribute 118 is the ordering, 117 the ways to flush. */
+static void a_gpu_is_flushed_where_it_does_not_order(void **state)
+{
+    (void)state;
+    needs = 0;
+    in_child(flush_as_told, NULL, NULL);
+    in_child(flush_as_told, "FAKE_CUDA_ATTRIBUTES", "118=200");
+    needs = 1;
+    in_child(flush_as_told, "FAKE_CUDA_ATTRIBUTES", "118=0");
+    needs = -HLG_EUNSUPPORTED;
+    in_child(flush_as_told, "FAKE_CUDA_ATTRIBUTES", "118=0,117=0");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -519,6 +557,7 @@ int main(void)
         cmocka_unit_test(every_call_that_fails_leaves_nothing),
         cmocka_unit_test(begins_that_fail_are_told_with_a_remedy),
         cmocka_unit_test(what_cannot_be_is_refused_in_a_sentence),
+        cmocka_unit_test(a_gpu_is_flushed_where_it_does_not_order),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -54,6 +54,8 @@ static const struct fake_device tcp = {
     .cq_descriptor = true,
 };
 
+static uint8_t host_byte;
+
 static void it_is_known_for_what_it_is(void **state)
 {
     struct ofi_case c;
@@ -315,6 +317,51 @@ static void a_small_queue_makes_a_small_window(void **state)
     case_close(&c);
 }
 
+/* Memory of a GPU is registered as such, with its device, where the config asks for it and the provider has it. */
+static void gpu_memory_is_registered_by_interface_and_device(void **state)
+{
+    const struct hlg_ofi_config config = {.provider = "verbs;ofi_rxm", .device_memory = true};
+    struct hlg_mem_region gpu = {.bytes = 4096, .kind = HLG_MEMORY_CUDA, .device = 5};
+    struct fake_device device = rxe;
+    struct ofi_case c;
+    hlg_mem mem = 0;
+
+    (void)state;
+    device.has_hmem = true;
+    case_open(&c, &device, &config);
+    assert_true(c.caps.device_memory);
+    assert_int_equal(fake.registered_iface, FI_HMEM_SYSTEM);
+    gpu.base = c.memory;
+    gpu.dmabuf_fd = -1;
+    assert_int_equal(c.t->ops->mem_register(c.t, &gpu, &mem), 0);
+    assert_int_equal(fake.registered_iface, FI_HMEM_CUDA);
+    assert_int_equal(fake.registered_device, 5);
+    assert_int_equal(fake.registered_flags, 0);
+    assert_int_equal(fake.registered_access, FI_WRITE | FI_REMOTE_WRITE);
+    fake.fail = "fi_mr_reg";
+    fake.fail_rc = -FI_EFAULT;
+    assert_int_equal(c.t->ops->mem_register(c.t, &gpu, &mem), -HLG_EIO);
+    assert_true(strstr(case_heard, "nvidia-peermem") != NULL);
+    fake.fail = NULL;
+    case_close(&c);
+}
+
+static void a_provider_without_it_says_what_to_do(void **state)
+{
+    const struct hlg_ofi_config config = {.provider = "verbs;ofi_rxm", .device_memory = true};
+    const struct hlg_mem_region gpu = {
+        .base = &host_byte, .bytes = 1, .kind = HLG_MEMORY_CUDA, .dmabuf_fd = -1};
+    struct ofi_case c;
+    hlg_mem mem = 0;
+
+    (void)state;
+    case_open(&c, &rxe, &config);
+    assert_false(c.caps.device_memory);
+    assert_int_equal(c.t->ops->mem_register(c.t, &gpu, &mem), -HLG_EUNSUPPORTED);
+    assert_true(strstr(case_heard, "stage it through host memory") != NULL);
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -334,6 +381,8 @@ int main(void)
         cmocka_unit_test(the_first_write_waits_for_its_connection),
         cmocka_unit_test(a_sleeper_asks_first_whether_it_may),
         cmocka_unit_test(a_small_queue_makes_a_small_window),
+        cmocka_unit_test(gpu_memory_is_registered_by_interface_and_device),
+        cmocka_unit_test(a_provider_without_it_says_what_to_do),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

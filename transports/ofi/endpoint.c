@@ -236,8 +236,13 @@ static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_r
         rc = register_once(e, region, draw_key(e->info), &mr);
     }
     if (rc != 0) {
-        ofi_log(e->owner, "registration of %llu bytes failed: %s",
-                (unsigned long long)region->bytes, fi_strerror(-rc));
+        ofi_log(
+            e->owner, "registration of %llu bytes failed: %s%s", (unsigned long long)region->bytes,
+            fi_strerror(-rc),
+            region->kind == HLG_MEMORY_HOST
+                ? ""
+                : ": memory of a GPU needs dma-buf (Linux 5.12, libfabric 1.20, the open kernel "
+                  "modules) or the module nvidia-peermem; else stage it");
         return rc == -FI_ENOMEM ? -HLG_ENOMEM : -HLG_EIO;
     }
     e->mems[slot] = (struct ofi_mem){
