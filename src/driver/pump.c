@@ -11,8 +11,9 @@
 #define LINGER_NS (20 * HLG_NS_PER_MS)
 /* While endpoints are busy channels are looked at this often, and for a fifth of the time at most: a look is a
    call of the system for each, which costs as much as some pages. */
-#define CHANNELS_NS   10000u
-#define CHANNELS_REST 4u
+#define CHANNELS_NS     10000u
+#define CHANNELS_NS_MAX HLG_NS_PER_MS /* a look may have been long because the thread did not run */
+#define CHANNELS_REST   4u
 
 hlg_time hlg_pump_now(const struct hlg_pump *p)
 {
@@ -317,12 +318,13 @@ static int read_ready(struct hlg_pump *p)
 static int read_all(struct hlg_pump *p, bool due)
 {
     const hlg_time now = hlg_pump_now(p);
-    int work = 0;
+    int work = 1; /* nobody may sleep before the channels were looked at */
 
     if (!p->busy || now >= p->channels_due) {
         work = pump_sessions_read(p);
         const hlg_time then = hlg_pump_now(p);
-        p->channels_due = then + hlg_max_u64(CHANNELS_NS, CHANNELS_REST * (then - now));
+        const hlg_time rest = hlg_min_time(CHANNELS_REST * (then - now), CHANNELS_NS_MAX);
+        p->channels_due = then + hlg_max_u64(CHANNELS_NS, rest);
     }
     p->busy = false;
     if (hlg_pump_open(p) > 0) {
