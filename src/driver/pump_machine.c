@@ -157,7 +157,8 @@ int pump_machine_init(struct pump_machine *machine, const struct hlg_pump_config
     case HLG_ROLE_DECODE: {
         struct hlg_decode_config decode = config->decode;
         decode.limits = *limits;
-        decode.flush = decode.flush || config->flusher != NULL || config->fabric->flusher != NULL;
+        decode.flush = decode.flush || config->flusher != NULL ||
+                       (config->fabric != NULL && config->fabric->flusher != NULL);
         return init_decode(machine, &decode);
     }
     }
