@@ -396,6 +396,13 @@ int hlg_messenger_stats(struct hlg_messenger *m, struct hlg_messenger_stats *sta
  */
 int hlg_messenger_metrics(struct hlg_messenger *m, char *text, size_t bytes);
 
+/*
+ * The call of a transport that the calling thread is in, on behalf of any messenger with watchdog_ns: "write",
+ * "close", ...; NULL: none. For a handler of SIGSEGV that says where a process crashed: async-signal-safe,
+ * needs no messenger. The text is the library's and stays.
+ */
+const char *hlg_messenger_call(void);
+
 enum hlg_messenger_health {
     HLG_HEALTH_GOOD = 0,
     /* pages are lost for ever, since nothing proves that no write can land in them, or read them */

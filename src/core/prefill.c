@@ -329,6 +329,14 @@ static uint32_t count_blocks(const struct hlg_request_message *m)
     return blocks;
 }
 
+/* Whether a peer that has nothing else open could have this REQUEST taken. */
+static bool can_ever_fit(const struct hlg_limits *limits, const struct hlg_request_message *m)
+{
+    return m->prompt_bytes <= limits->prompt_bytes_max &&
+           count_blocks(m) <=
+               shares_most(limits->blocks_max, limits->peers_max, limits->reserve_percent);
+}
+
 /* Keep the target pages. The peer's share holds them. */
 static void keep_pages(struct hlg_prefill *p, struct prefill_request *r,
                        const struct hlg_request_message *m)
@@ -409,8 +417,8 @@ static bool take_request(struct hlg_prefill *p, uint32_t peer, const struct hlg_
         send_reject(p, peer, m->number, HLG_REASON_REJECTED, later);
     } else if (!request_fits(p, peer, m)) {
         reject(p, peer, m->number, HLG_REASON_PROTOCOL, 0);
-    } else if (m->prompt_bytes > p->config.limits.prompt_bytes_max) {
-        reject(p, peer, m->number, HLG_REASON_REJECTED, 0); /* nor is it ever taken */
+    } else if (!can_ever_fit(&p->config.limits, m)) {
+        reject(p, peer, m->number, HLG_REASON_REJECTED, 0); /* there is no use in asking again */
     } else if (p->sessions.draining || !shares_fit(&p->request_shares, peer, 1) ||
                !shares_fit(&p->block_shares, peer, count_blocks(m))) {
         reject(p, peer, m->number, HLG_REASON_REJECTED, later);

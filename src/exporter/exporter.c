@@ -1,11 +1,12 @@
 #define _GNU_SOURCE /* sockets */
+#include "../messenger/signals.h"
+
 #include <halage/exporter.h>
 
 #include <arpa/inet.h>
 #include <errno.h>
 #include <microhttpd.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,11 +160,8 @@ int hlg_exporter_start(struct hlg_messenger *m, uint32_t port, struct hlg_export
         free(e);
         return fail(error, error_bytes, -HLG_EIO, port, why);
     }
-    /* Signals are the engine's: our thread takes none. */
-    sigset_t all;
     sigset_t before;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    signals_leave(&before);
     e->daemon = MHD_start_daemon(MHD_USE_INTERNAL_POLLING_THREAD | MHD_USE_POLL | MHD_USE_ITC, 0,
                                  NULL, NULL, take_request, e, MHD_OPTION_LISTEN_SOCKET, fd,
                                  MHD_OPTION_CONNECTION_LIMIT, CONNECTIONS_MAX,

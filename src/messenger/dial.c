@@ -3,7 +3,6 @@
 #include "messenger_internal.h"
 
 #include <poll.h>
-#include <sched.h>
 #include <stdio.h>
 
 static void dial(struct hlg_messenger *m, const struct dial_order *order)
@@ -22,7 +21,10 @@ static void dial(struct hlg_messenger *m, const struct dial_order *order)
         (void)snprintf(result.text, sizeof result.text, "%.64s is not loopback: " NO_KEY_ADVICE,
                        result.address);
     }
-    /* As many results as orders fit, so that this waits for the core thread at most. */
+    uint32_t rounds = 0;
+
+    /* As many results as orders fit, so that this waits for the core thread, or an engine that does not
+       poll, at most. */
     while (!ring_push(&m->dialled, &result)) {
         if (latch_is_set(&m->stop)) {
             if (result.channel != NULL) {
@@ -30,7 +32,7 @@ static void dial(struct hlg_messenger *m, const struct dial_order *order)
             }
             return;
         }
-        (void)sched_yield();
+        ring_pause(&rounds);
     }
     bell_ring(&m->core_bell);
 }

@@ -24,43 +24,39 @@ bool hold_take(struct hlg_messenger *m, struct entry *entry)
     return true;
 }
 
-static void remove_held(struct hlg_messenger *m, uint32_t index)
-{
-    m->held_count--;
-    for (uint32_t i = index; i < m->held_count; i++) {
-        m->held[i] = m->held[i + 1];
-    }
-}
-
 bool hold_drop(struct hlg_messenger *m, const struct entry *entry)
 {
-    for (uint32_t i = 0; i < m->held_count; i++) {
-        if (m->held[i].entry == entry_index(m, entry)) {
-            remove_held(m, i);
-            return true;
-        }
+    uint32_t at = 0;
+
+    while (at < m->held_count && m->held[at].entry != entry_index(m, entry)) {
+        at++;
     }
-    return false;
+    if (at == m->held_count) {
+        return false;
+    }
+    m->held_count--;
+    for (; at < m->held_count; at++) {
+        m->held[at] = m->held[at + 1];
+    }
+    return true;
 }
 
 int hold_step(struct hlg_messenger *m, hlg_time now)
 {
-    int work = 0;
+    const uint32_t count = m->held_count;
+    uint32_t left = 0;
 
-    for (uint32_t i = 0; i < m->held_count;) {
-        struct entry *entry = &m->entries[m->held[i].entry];
-        const hlg_time deadline = m->held[i].deadline;
-        if (now < deadline && !reached(&entry->submit)) {
-            i++;
-            continue;
-        }
-        remove_held(m, i);
-        work++;
-        if (now < deadline) {
-            command_submit(m, entry, deadline - now);
+    for (uint32_t i = 0; i < count; i++) {
+        const struct held held = m->held[i];
+        struct entry *entry = &m->entries[held.entry];
+        if (now < held.deadline && !reached(&entry->submit)) {
+            m->held[left++] = held;
+        } else if (now < held.deadline) {
+            command_submit(m, entry, held.deadline - now);
         } else {
             command_fail_submit(m, entry, HLG_REASON_DEADLINE, 0);
         }
     }
-    return work;
+    m->held_count = left;
+    return (int)(count - left);
 }

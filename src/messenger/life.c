@@ -2,12 +2,12 @@
  * both in reverse order. */
 #define _GNU_SOURCE /* MADV_WIPEONFORK, thread affinity, getrandom */
 #include "messenger_internal.h"
+#include "signals.h"
 
 #include <errno.h>
 #include <halage/refusal.h>
 #include <poll.h>
 #include <sched.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <sys/mman.h>
@@ -374,16 +374,13 @@ static int pin(struct hlg_messenger *m)
                : messenger_fail(m, -HLG_EINVAL, "the core thread cannot be pinned to config.cpu");
 }
 
-/* Signals are the engine's: our threads take none. */
 static int start_threads(struct hlg_messenger *m)
 {
     /* The layer poller comes last: there may be none. */
     static void *(*const mains[THREADS_MAX])(void *) = {progress_main, dial_main, layer_poll_main};
-    sigset_t all;
     sigset_t before;
 
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
+    signals_leave(&before);
     int error = 0;
     const bool polls = m->word_count > 0 && !m->config.counter_core;
     for (uint32_t i = 0; error == 0 && i < (polls ? THREADS_MAX : THREADS_MAX - 1); i++) {

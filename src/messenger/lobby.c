@@ -12,6 +12,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* A busy core thread listens to those who wait this often: each costs a call of the system. */
+#define LISTEN_NS HLG_NS_PER_MS
+
 _Static_assert((int)HLG_REFUSED_FRAME == HLG_SEALED_REASONS - 1, "all reasons but NONE, in order");
 _Static_assert((int)HLG_REFUSED_BY_PEER == HLG_SEALED_REFUSED - 1, "in the same order");
 
@@ -261,6 +264,7 @@ void lobby_enter(struct hlg_messenger *m, struct hlg_channel *tcp, uint32_t conn
                             .due = hlg_time_after(now, m->config.connect_ns),
                             .serial = ++m->lobby.serial};
     m->lobby.count++;
+    m->lobby.listen_due = now;
 }
 
 /* ---- What guests bring ---- */
@@ -354,6 +358,10 @@ int lobby_step(struct hlg_messenger *m, hlg_time now)
     struct lobby *lobby = &m->lobby;
     int work = 0;
 
+    if (now < lobby->listen_due) {
+        return 0;
+    }
+    lobby->listen_due = now + LISTEN_NS;
     for (uint32_t i = 0; lobby->count > 0 && i < lobby->accepted_max + DIALS_MAX; i++) {
         struct guest *guest = &lobby->guests[i];
         if (guest->channel == NULL) {
@@ -382,7 +390,7 @@ hlg_time lobby_deadline(const struct hlg_messenger *m)
             due = hlg_min_time(due, lobby->guests[i].due);
         }
     }
-    return due;
+    return hlg_max_u64(due, lobby->listen_due);
 }
 
 uint32_t lobby_wait_fds(const struct hlg_messenger *m, struct pollfd *fds, uint32_t capacity)
@@ -397,10 +405,20 @@ uint32_t lobby_wait_fds(const struct hlg_messenger *m, struct pollfd *fds, uint3
             continue;
         }
         HLG_ASSERT(count < capacity);
-        fds[count].fd = channel->ops->wait_fd(channel, &events);
-        fds[count++].events = events;
+        const int fd = channel->ops->wait_fd(channel, &events);
+        fds[count++] = (struct pollfd){.fd = fd, .events = events};
     }
     return count;
+}
+
+void lobby_woken(struct hlg_messenger *m, const struct pollfd *fds, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        if (fds[i].revents != 0) {
+            m->lobby.listen_due = 0;
+            return;
+        }
+    }
 }
 
 void lobby_stats(const struct hlg_messenger *m, struct hlg_messenger_stats *stats)

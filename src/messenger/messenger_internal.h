@@ -108,7 +108,6 @@ struct entry {
 struct peer_slot {
     uint32_t uses; /* 16 bits, high half of hlg_peer */
     uint32_t connection;
-    bool in_use;
     bool up;
     hlg_time connected;
     char name[HLG_TCP_NAME_BYTES];
@@ -128,7 +127,8 @@ struct lobby {
     uint32_t accepted_max;
     uint32_t count;
     uint64_t serial;
-    hlg_time told; /* when refusals were logged last */
+    hlg_time listen_due; /* when they are listened to next */
+    hlg_time told;       /* when refusals were logged last */
     uint64_t untold;
     void *scratch; /* of hlg_wire_decode(), where there is no key */
     uint64_t scratch_bytes;
@@ -301,11 +301,13 @@ void lobby_fini(struct hlg_messenger *m);
 /* Owns the channel. */
 void lobby_enter(struct hlg_messenger *m, struct hlg_channel *channel, uint32_t connection,
                  hlg_time now);
-/* Listens to all who wait. Returns how many were let in or refused. */
+/* Listens to all who wait, where that is due. Returns how many were let in or refused. */
 int lobby_step(struct hlg_messenger *m, hlg_time now);
 hlg_time lobby_deadline(const struct hlg_messenger *m);
 /* Descriptors to sleep on; returns how many, of `capacity`. */
 uint32_t lobby_wait_fds(const struct hlg_messenger *m, struct pollfd *fds, uint32_t capacity);
+/* The sleep on these is over: who has news is listened to at once. */
+void lobby_woken(struct hlg_messenger *m, const struct pollfd *fds, uint32_t count);
 void lobby_stats(const struct hlg_messenger *m, struct hlg_messenger_stats *stats);
 /* Without a key, and not told otherwise, only this host may be talked to. */
 bool lobby_needs_loopback(const struct hlg_messenger *m);

@@ -355,7 +355,6 @@ void note_take(void *messenger, const struct hlg_note *note)
     if (m->config.log == NULL || (uint32_t)level > m->config.log_level) {
         return; /* a step of every request, most often */
     }
-    (void)hlg_note_text(note, line, sizeof line);
     /* Who asks for debug lines wants all of them. */
     HLG_ASSERT(note->code < METRICS_NOTES);
     if (level < HLG_LOG_DEBUG &&

@@ -249,8 +249,11 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
     if (listens) {
         m->fds[count++] = (struct pollfd){.fd = hlg_tcp_listener_fd(m->listener), .events = POLLIN};
     }
+    const struct pollfd *guests = m->fds + count;
+    uint32_t guest_count = 0;
     if (may_take(m)) {
-        count += lobby_wait_fds(m, m->fds + count, m->fds_max - count);
+        guest_count = lobby_wait_fds(m, m->fds + count, m->fds_max - count);
+        count += guest_count;
     }
     int more = hlg_pump_wait_fds(m->pump, m->fds + count, m->fds_max - count, active);
     if (more < 0) {
@@ -267,6 +270,7 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
     if (listens && (m->fds[1].revents & POLLIN) != 0) {
         m->accept_due = 0;
     }
+    lobby_woken(m, guests, guest_count);
 }
 
 /* Between two rounds that found nothing: looks at the words for a while, which cost less than a round. */

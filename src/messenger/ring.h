@@ -167,7 +167,7 @@ static inline uint64_t ring_capacity(const struct ring *r)
 
 /* An eventfd that is written only when somebody may sleep on it. */
 struct bell {
-    _Atomic uint32_t rung;
+    _Atomic uint32_t rung; /* 1: its write is there to be read, or still to come */
     int fd;
 };
 
@@ -211,10 +211,12 @@ static inline void bell_arm(struct bell *b)
     if (atomic_load_explicit(&b->rung, memory_order_relaxed) == 0) {
         return;
     }
-    /* Either the count is read, or it is 0: a ringer that has not written yet wakes us once more. */
-    (void)!read(b->fd, &count, sizeof count);
-    /* acq_rel: see bell_ring() */
-    (void)atomic_exchange_explicit(&b->rung, 0, memory_order_acq_rel);
+    /* A ringer that has not written yet wakes us once more, and stays the one that did: were `rung` 0 again,
+       nobody would read what it writes, and the descriptor stay readable. */
+    if (read(b->fd, &count, sizeof count) == (ssize_t)sizeof count) {
+        /* acq_rel: see bell_ring() */
+        (void)atomic_exchange_explicit(&b->rung, 0, memory_order_acq_rel);
+    }
 }
 
 /* Whether it was rung since it was last armed: without it there is nothing new to look for. */

@@ -19,6 +19,9 @@
 
 #define LOOKS 8u
 
+/* What a handler of a signal can ask for: nothing leads it to a messenger. */
+static _Thread_local const char *_Atomic call_here;
+
 struct watched {
     struct hlg_transport transport;
     struct hlg_transport *below;
@@ -47,11 +50,22 @@ static struct watched *self(const struct hlg_transport *t)
     return (struct watched *)(uintptr_t)t;
 }
 
+static void set_call(struct watch *w, const char *call)
+{
+    atomic_store_explicit(&w->call, call, memory_order_relaxed);
+    atomic_store_explicit(&call_here, call, memory_order_relaxed); /* read by this thread alone */
+}
+
+const char *hlg_messenger_call(void)
+{
+    return atomic_load_explicit(&call_here, memory_order_relaxed);
+}
+
 static struct hlg_transport *enter(struct hlg_transport *t, const char *call)
 {
     struct watched *w = self(t);
 
-    atomic_store_explicit(&w->watch->call, call, memory_order_relaxed);
+    set_call(w->watch, call);
     return w->below;
 }
 
@@ -59,7 +73,7 @@ static void leave(struct hlg_transport *t)
 {
     struct watch *w = self(t)->watch;
 
-    atomic_store_explicit(&w->call, NULL, memory_order_relaxed);
+    set_call(w, NULL);
     watchdog_round(w); /* a long round of many short calls is no standstill */
 }
 
@@ -204,7 +218,7 @@ static int open_endpoint(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail
     }
     t->transport.ops = &ops;
     t->watch = w;
-    atomic_store_explicit(&w->call, "open", memory_order_relaxed);
+    set_call(w, "open");
     int error = w->below->open(w->below, lane, rail, &t->below);
     leave(&t->transport);
     if (error != 0) {

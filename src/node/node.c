@@ -3,6 +3,7 @@
 
 #include "../cli/cli.h"
 #include "../cli/options.h"
+#include "crash.h"
 #include "plant_fabric.h"
 #include "plant_stop.h"
 
@@ -331,8 +332,8 @@ static int open_messenger(struct node *node)
     config.log = take_log;
     config.log_context = node;
     /* A planted stop goes by lines that nobody sees. */
-    config.log_level = node->options.config.plant.kind == PLANT_STOP ? (uint32_t)HLG_LOG_DEBUG
-                                                                     : (uint32_t)shown_level(node);
+    config.log_level = plant_has_step(&node->options.config.plant) ? (uint32_t)HLG_LOG_DEBUG
+                                                                   : (uint32_t)shown_level(node);
     if (node->options.config.record != NULL) {
         /* Where it cannot be made, the file in it cannot be either, which says why. */
         (void)mkdir(node->options.config.record, 0777);
@@ -421,6 +422,7 @@ int node_start(struct node *node, enum hlg_role role)
         node_say(node, "%s", text);
         return CLI_FAILED;
     }
+    crash_report(node->title, config->watchdog_ms != 0);
     status = open_fabric(node);
     if (status == CLI_DONE) {
         status = open_messenger(node);

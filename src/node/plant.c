@@ -16,6 +16,7 @@ static const char *const names[] = {
     [PLANT_FREE] = "free",
     [PLANT_STUCK] = "stuck",
     [PLANT_STOP] = "stop",
+    [PLANT_CRASH] = "crash",
 };
 
 #define NAMES (sizeof names / sizeof names[0])
@@ -67,7 +68,7 @@ bool plant_parse(const char *text, struct plant *plant)
     if (read.kind == PLANT_NONE) {
         return false;
     }
-    if (read.kind == PLANT_STOP || read.kind == PLANT_STUCK) {
+    if (plant_has_step(&read)) {
         if (text[bytes] != ':' || !take_step(text + bytes + 1, &read)) {
             return false;
         }

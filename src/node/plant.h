@@ -20,6 +20,7 @@ enum plant_kind {
     PLANT_FREE,         /* decode: a byte lands in a page that nobody asked for */
     PLANT_STUCK,        /* a call of the transport never returns; see plant_stop.h */
     PLANT_STOP,         /* the leader stops itself (SIGSTOP) at a step; see plant_stop.h */
+    PLANT_CRASH,        /* the leader follows a null pointer at a step; see plant_stop.h */
 };
 
 struct plant {
@@ -27,13 +28,19 @@ struct plant {
     uint32_t layer;
     uint32_t plane;
     uint32_t rank;  /* of the node, over all its pools */
-    char step[24];  /* PLANT_STOP, PLANT_STUCK */
+    char step[24];  /* PLANT_STUCK, PLANT_STOP, PLANT_CRASH */
     uint32_t count; /* of these: which time, from 1 */
 };
 
-/* Read "KIND", "KIND:LAYER,PLANE,RANK" "stop:STEP[,COUNT]" or "stuck:STEP[,COUNT]".
+/* Read "KIND", "KIND:LAYER,PLANE,RANK" or, of those with a step, "KIND:STEP[,COUNT]".
  * Returns whether it is one. */
 bool plant_parse(const char *text, struct plant *plant);
+
+/* Whether it happens at a step. */
+static inline bool plant_has_step(const struct plant *plant)
+{
+    return plant->kind >= PLANT_STUCK;
+}
 
 /* All kinds, separated by blanks, for a message. */
 const char *plant_kinds(void);

@@ -228,8 +228,8 @@ static hlg_time now_fabric(struct hlg_fabric *fabric)
 
 bool plant_fabric_wrap(struct node *node)
 {
-    const enum plant_kind kind = node->options.config.plant.kind;
-    if (kind != PLANT_EARLY_READY && kind != PLANT_STOP && kind != PLANT_STUCK) {
+    const struct plant *plant = &node->options.config.plant;
+    if (plant->kind != PLANT_EARLY_READY && !plant_has_step(plant)) {
         return true;
     }
     struct plant_fabric *f = calloc(1, sizeof *f);

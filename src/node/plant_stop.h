@@ -1,7 +1,7 @@
 /*
  * The planted stop: a node that stops itself at a step of its protocol, as a machine does that hangs,
  * so that a test can kill it there, or let it sleep and go on. The leader gets SIGSTOP; its ranks run on
- * and wait for it. Or it is stuck there for ever, as inside a provider that spins.
+ * and wait for it. Or it is stuck there for ever, as inside a provider that spins, or crashes.
  *
  * Steps are the first words of the messenger's log lines, so the notes of the core (docs/protocol.md,
  * src/core/note.h: greeted, requested, first_posted, first_piece, ...), and what passes the transport:

@@ -1,5 +1,7 @@
 #include "scale.h"
 
+#include "../support/small_layout.h"
+
 #include <halage/places.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,22 +14,12 @@
 
 static void make_layout(struct hlg_layout *layout, uint32_t page_count)
 {
-    *layout = (struct hlg_layout){.tp = 1,
-                                  .stages = 1,
-                                  .pools = 1,
-                                  .layers = SCALE_LAYERS,
-                                  .stage_limit = {SCALE_LAYERS},
-                                  .rank_limit = 1,
-                                  .all_reduce = 1,
-                                  .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                                  .group_count = 1,
-                                  .groups = {{.kind = HLG_GROUP_PAGED,
-                                              .planes = 1,
-                                              .heads = 1,
-                                              .head_bytes = 8,
-                                              .page_tokens = PAGE_TOKENS,
-                                              .page_count = page_count,
-                                              .layers = {(1u << SCALE_LAYERS) - 1}}}};
+    *layout = small_layout((struct small_layout){.layers = SCALE_LAYERS,
+                                                 .planes = 1,
+                                                 .heads = 1,
+                                                 .head_bytes = 8,
+                                                 .page_tokens = PAGE_TOKENS,
+                                                 .pages = page_count});
 }
 
 static void make_limits(const struct scale_node *n, struct hlg_limits *limits)

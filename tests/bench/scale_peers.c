@@ -1,6 +1,8 @@
 /* A prefill machine with many peers that have nothing to say but that they live: what a heartbeat costs. */
 #include "scale.h"
 
+#include "../support/small_layout.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,22 +21,8 @@ struct scale_peers {
 static void make_config(uint32_t count, struct hlg_prefill_config *config)
 {
     *config = (struct hlg_prefill_config){.rails = 1, .node = 1, .incarnation = 1};
-    config->layout = (struct hlg_layout){.tp = 1,
-                                         .stages = 1,
-                                         .pools = 1,
-                                         .layers = 1,
-                                         .stage_limit = {1},
-                                         .rank_limit = 1,
-                                         .all_reduce = 1,
-                                         .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                                         .group_count = 1,
-                                         .groups = {{.kind = HLG_GROUP_PAGED,
-                                                     .planes = 1,
-                                                     .heads = 1,
-                                                     .head_bytes = 8,
-                                                     .page_tokens = 4,
-                                                     .page_count = 4,
-                                                     .layers = {1}}}};
+    config->layout = small_layout((struct small_layout){
+        .layers = 1, .planes = 1, .heads = 1, .head_bytes = 8, .page_tokens = 4, .pages = 4});
     hlg_limits_default(&config->limits);
     config->limits.peers_max = count;
     config->limits.requests_max = 16;

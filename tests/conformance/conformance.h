@@ -161,8 +161,4 @@ void flooder_await_refusal(struct fixture *f);
 /* The body of a process that a test started: main() of the suite calls it. */
 int other_main(const char *part);
 
-/* Allocations made by halage's objects and the test's while counting. */
-void allocations_count(bool on);
-uint32_t allocations_counted(void);
-
 #endif

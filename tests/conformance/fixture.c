@@ -14,47 +14,6 @@
 #define WATCHDOG_S 30
 #define OTHER_FD   3
 
-/* ---- allocations ---------------------------------------------------------------------------- */
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *old, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *old, size_t bytes);
-
-static bool counting;
-static uint32_t counted;
-
-void *__wrap_malloc(size_t bytes)
-{
-    counted += counting;
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    counted += counting;
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *old, size_t bytes)
-{
-    counted += counting;
-    return __real_realloc(old, bytes);
-}
-
-void allocations_count(bool on)
-{
-    counting = on;
-    counted = on ? 0 : counted;
-}
-
-uint32_t allocations_counted(void)
-{
-    return counted;
-}
-
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
 void node_endpoint(struct node *node)

@@ -181,6 +181,20 @@ static void an_address_of_another_machine_is_an_error(void **state)
     assert_true(error[0] != 0);
 }
 
+static void a_port_that_there_is_not_is_said(void **state)
+{
+    struct hlg_ofi_config config = {.provider = "tcp", .port = 65535};
+    struct hlg_fabric *fabric = NULL;
+
+    (void)state;
+    assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), 0);
+    hlg_ofi_close(fabric);
+    for (config.port = 65536; config.port != 0; config.port *= 2) {
+        assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), -HLG_EINVAL);
+        assert_non_null(strstr(error, "use 0 (any) to 65535"));
+    }
+}
+
 static void a_short_error_buffer_is_enough(void **state)
 {
     (void)state;
@@ -202,6 +216,7 @@ int main(void)
         cmocka_unit_test(an_unknown_provider_names_the_valid_ones),
         cmocka_unit_test(an_absent_provider_is_not_replaced),
         cmocka_unit_test(an_address_of_another_machine_is_an_error),
+        cmocka_unit_test(a_port_that_there_is_not_is_said),
         cmocka_unit_test(a_short_error_buffer_is_enough),
     };
 

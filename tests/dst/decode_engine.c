@@ -271,6 +271,7 @@ static void submit(struct node *n, uint32_t set)
     if (error == 0) {
         w->counts.submitted++;
         w->submits_left -= w->submits_left > 0;
+        w->submit_at = hlg_loop_now(w->loop);
         if (job->used && job->handle == 0) {
             job->handle = hlg_pump_submitted(n->pump);
         }

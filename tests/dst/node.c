@@ -163,6 +163,16 @@ static void remember(struct node *n, const struct hlg_notice *notice)
     }
 }
 
+/* Strangers, and dials again and again over a link of which one end hears nothing, fill a node's table of peers.
+ * From the calm on what is silent ends with its lease, and its place is free one fence later. */
+static bool may_be_full(const struct world *w)
+{
+    bool crowded = is_on(w, KIND_STRANGER) || is_on(w, KIND_PARTITION) ||
+                   is_on(w, KIND_HALF_OPEN) || is_on(w, KIND_FREEZE) || is_on(w, KIND_FRAME_DROP);
+
+    return crowded && (!w->calm || hlg_loop_now(w->loop) <= w->calm_at + LEASE_NS + FENCE_NS);
+}
+
 static void on_peer(struct node *n, const struct hlg_notice *notice)
 {
     struct world *w = n->world;
@@ -183,9 +193,7 @@ static void on_peer(struct node *n, const struct hlg_notice *notice)
         return;
     }
     w->counts.net[KIND_VERSION] += model;
-    /* Dialled again and again through a partition, or by strangers, a node's table of peers fills; by the
-     * time of the probes it has emptied. */
-    bool full = notice->refusal.code == HLG_REFUSAL_FULL && w->phase != PHASE_PROBE;
+    bool full = notice->refusal.code == HLG_REFUSAL_FULL && may_be_full(w);
     if (notice->kind == HLG_NOTICE_PEER_REFUSED && notice->refusal.code != HLG_REFUSAL_TRANSPORT &&
         !full && !(model && !same)) {
         world_break(w, CHECK_PEER, "peers that are fit for each other were refused",

@@ -204,6 +204,7 @@ struct world {
     struct node nodes[NODES_MAX];
     uint64_t uid;
     uint32_t submits_left;
+    hlg_time submit_at; /* of the last one of the storm */
     storm_kinds drawn;
     storm_kinds on; /* drawn, and not taken out */
     uint32_t domains;

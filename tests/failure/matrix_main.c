@@ -7,9 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIELD_BYTES 40u
-#define LINE_BYTES  256u
-#define TOLD_MAX    10u /* cells that are wrong */
+#define ALTERNATIVES_MAX 3u
+#define FIELD_BYTES      40u
+#define LINE_BYTES       256u
+#define TOLD_MAX         10u /* cells that are wrong */
 
 enum field {
     FIELD_FAULT,
@@ -432,29 +433,39 @@ static void read_line(FILE *table, char *line)
     } while (line[0] == '#' || line[0] == '\0');
 }
 
-/* Field by field; a stated field may have alternatives, `a|b`, where chance decides who is first. */
-static bool agrees(const char *line, const char *stated)
+/* Whether each field is the stated one: the alternative `which` where there are several. */
+static bool agrees_with(const char *line, const char *stated, uint32_t which)
 {
     for (;;) {
         size_t bytes = strcspn(line, "\t");
-        size_t stated_bytes = strcspn(stated, "\t");
-        bool found = false;
-        for (size_t at = 0; at <= stated_bytes && !found;) {
-            size_t one = strcspn(stated + at, "|\t");
-            found = one == bytes && memcmp(line, stated + at, one) == 0;
-            at += one + 1;
+        const char *end = stated + strcspn(stated, "\t");
+        for (uint32_t i = 0; memchr(stated, '|', (size_t)(end - stated)) != NULL && i < which;
+             i++) {
+            stated += strcspn(stated, "|") + 1;
         }
-        if (!found) {
+        if (strcspn(stated, "|\t") != bytes || memcmp(line, stated, bytes) != 0) {
             return false;
         }
         line += bytes;
-        stated += stated_bytes;
+        stated = end;
         if (*line == '\0' || *stated == '\0') {
             return *line == *stated;
         }
         line++;
         stated++;
     }
+}
+
+/* A stated field may have alternatives, `a|b`, where chance decides who is first: all such fields of a line have
+ * the first, or all the second, ... */
+static bool agrees(const char *line, const char *stated)
+{
+    for (uint32_t which = 0; which < ALTERNATIVES_MAX; which++) {
+        if (agrees_with(line, stated, which)) {
+            return true;
+        }
+    }
+    return false;
 }
 
 struct options {

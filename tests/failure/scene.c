@@ -1,5 +1,7 @@
 #include "scene.h"
 
+#include "../support/small_layout.h"
+
 #include <core/session.h>
 #include <halage/places.h>
 #include <halage/wire.h>
@@ -38,29 +40,18 @@ static void make_layout(struct scene_node_state *n, bool split)
     uint32_t tp = !n->decode && split ? 2 : 1;
     uint32_t rank = n->index == PREFILL_1 && split ? 1 : 0;
 
-    n->layout = (struct hlg_layout){.tp = tp,
-                                    .stages = 1,
-                                    .pools = 1,
-                                    .layers = LAYERS,
-                                    .stage_limit = {LAYERS},
-                                    .rank_begin = rank,
-                                    .rank_limit = rank + 1,
-                                    .all_reduce = 1,
-                                    .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                                    .group_count = n->scene->config.no_context ? 1 : GROUPS,
-                                    .groups = {{.kind = HLG_GROUP_PAGED,
-                                                .planes = PLANES,
-                                                .heads = HEADS,
-                                                .head_bytes = HEAD_BYTES,
-                                                .page_tokens = PAGE_TOKENS,
-                                                .page_count = PAGES,
-                                                .layers = {(1u << LAYERS) - 1}},
-                                               {.kind = HLG_GROUP_CONTEXT,
-                                                .planes = 1,
-                                                .heads = 1,
-                                                .head_bytes = 64,
-                                                .page_tokens = 1,
-                                                .page_count = CONTEXTS}}};
+    n->layout =
+        small_layout((struct small_layout){.layers = LAYERS,
+                                           .planes = PLANES,
+                                           .heads = HEADS,
+                                           .head_bytes = HEAD_BYTES,
+                                           .page_tokens = PAGE_TOKENS,
+                                           .pages = PAGES,
+                                           .context_bytes = 64,
+                                           .contexts = n->scene->config.no_context ? 0 : CONTEXTS});
+    n->layout.tp = tp;
+    n->layout.rank_begin = rank;
+    n->layout.rank_limit = rank + 1;
     int count = hlg_places_linear(&n->layout, 0, n->places, 64, &n->bytes);
     HLG_ASSERT(count > 0 && count <= 64);
     n->place_count = (uint32_t)count;

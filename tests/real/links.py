@@ -25,6 +25,8 @@ def bad_link(world, how):
         prefill, address = start(world, hosts)
         decode = Decode(world, address, requests=24, span=0.4, netns=hosts.b)
         decode.expect_verified()
+        if kind == "delay":
+            decode.expect_one_session()
         prefill.finish()
 
 

@@ -38,7 +38,9 @@ TIERS = {
              ("kill-source", "net", "writing,10"), ("zombie-source", "net", "first_posted,1"),
              ("kill-beside-zombie", "tcp;ofi_rxm", "writing,10"),
              ("kill-beside-sleeper", "net", "first_posted,1"),
-             ("restart-decode-of-two", "net", "writing,10"), ("drain-source", "net", "150")],
+             ("restart-decode-of-two", "net", "writing,10"), ("drain-source", "net", "150"),
+             ("crash-decode", "net", "whole,2"), ("crash-decode", "tcp;ofi_rxm", "imm,5"),
+             ("crash-decode", "tcp;ofi_rxm", "close,1")],
 }
 SKIPPED = 77
 
@@ -46,7 +48,8 @@ SKIPPED = 77
 def table():
     """[(name, provider, step, function)], in an order that never changes but by growing."""
     rows = []
-    for name, (function, steps) in {**scenarios.LOCAL, **links.LINKS, **sources.SOURCES}.items():
+    for name, (function, steps) in {**scenarios.LOCAL, **links.LINKS, **sources.SOURCES,
+                                    **scenarios.LATER}.items():
         for step in steps:
             rows += [(name, provider, step, function) for provider in PROVIDERS]
     return rows

@@ -46,6 +46,7 @@ def zombie_source(world, step):
     world.sleep(ASLEEP)
     first.resume()
     decode.expect_verified()
+    decode.expect_dialled_again()
     serve_both(world, first, second)
     for prefill in (first, second, third, fourth):
         prefill.finish()

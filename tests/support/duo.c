@@ -1,5 +1,7 @@
 #include "duo.h"
 
+#include "small_layout.h"
+
 #include <halage/log.h>
 #include <poll.h>
 #include <setjmp.h>
@@ -15,28 +17,14 @@
 
 void duo_layout(struct hlg_layout *layout)
 {
-    *layout = (struct hlg_layout){.tp = 1,
-                                  .stages = 1,
-                                  .pools = 1,
-                                  .layers = DUO_LAYERS,
-                                  .stage_limit = {DUO_LAYERS},
-                                  .rank_limit = 1,
-                                  .all_reduce = 1,
-                                  .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                                  .group_count = 2,
-                                  .groups = {{.kind = HLG_GROUP_PAGED,
-                                              .planes = 2,
-                                              .heads = 2,
-                                              .head_bytes = 64,
-                                              .page_tokens = DUO_PAGE_TOKENS,
-                                              .page_count = DUO_PAGES,
-                                              .layers = {(1u << DUO_LAYERS) - 1}},
-                                             {.kind = HLG_GROUP_CONTEXT,
-                                              .planes = 1,
-                                              .heads = 1,
-                                              .head_bytes = 256,
-                                              .page_tokens = 1,
-                                              .page_count = DUO_CONTEXTS}}};
+    *layout = small_layout((struct small_layout){.layers = DUO_LAYERS,
+                                                 .planes = 2,
+                                                 .heads = 2,
+                                                 .head_bytes = 64,
+                                                 .page_tokens = DUO_PAGE_TOKENS,
+                                                 .pages = DUO_PAGES,
+                                                 .context_bytes = 256,
+                                                 .contexts = DUO_CONTEXTS});
 }
 
 static void log_line(void *context, enum hlg_log_level level, const char *line)

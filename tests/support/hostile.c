@@ -1,5 +1,7 @@
 #include "hostile.h"
 
+#include "small_layout.h"
+
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -13,28 +15,14 @@
 
 void hostile_layout(struct hlg_layout *layout)
 {
-    *layout = (struct hlg_layout){.tp = 1,
-                                  .stages = 1,
-                                  .pools = 1,
-                                  .layers = HOSTILE_LAYERS,
-                                  .stage_limit = {HOSTILE_LAYERS},
-                                  .rank_limit = 1,
-                                  .all_reduce = 1,
-                                  .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                                  .group_count = 2,
-                                  .groups = {{.kind = HLG_GROUP_PAGED,
-                                              .planes = 2,
-                                              .heads = 2,
-                                              .head_bytes = 16,
-                                              .page_tokens = HOSTILE_PAGE_TOKENS,
-                                              .page_count = HOSTILE_PAGES,
-                                              .layers = {(1u << HOSTILE_LAYERS) - 1}},
-                                             {.kind = HLG_GROUP_CONTEXT,
-                                              .planes = 1,
-                                              .heads = 1,
-                                              .head_bytes = 64,
-                                              .page_tokens = 1,
-                                              .page_count = HOSTILE_CONTEXTS}}};
+    *layout = small_layout((struct small_layout){.layers = HOSTILE_LAYERS,
+                                                 .planes = 2,
+                                                 .heads = 2,
+                                                 .head_bytes = 16,
+                                                 .page_tokens = HOSTILE_PAGE_TOKENS,
+                                                 .pages = HOSTILE_PAGES,
+                                                 .context_bytes = 64,
+                                                 .contexts = HOSTILE_CONTEXTS});
 }
 
 /* The page that a byte of a node's memory belongs to, and its group. */

@@ -1,5 +1,7 @@
 #include "pair.h"
 
+#include "small_layout.h"
+
 #include <halage/handoff.h>
 #include <halage/wire.h>
 
@@ -20,31 +22,16 @@
 void pair_layout(struct hlg_layout *layout, uint32_t tp, uint32_t layers, uint32_t page_tokens,
                  bool context)
 {
-    *layout = (struct hlg_layout){.tp = tp,
-                                  .stages = 1,
-                                  .pools = 1,
-                                  .layers = layers,
-                                  .stage_limit = {layers},
-                                  .rank_limit = tp,
-                                  .all_reduce = 1,
-                                  .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                                  .group_count = context ? 2 : 1,
-                                  .groups = {{.kind = HLG_GROUP_PAGED,
-                                              .planes = 2,
-                                              .heads = 2,
-                                              .head_bytes = 2,
-                                              .page_tokens = page_tokens,
-                                              .page_count = 64,
-                                              .layers = {(1u << layers) - 1}},
-                                             {.kind = HLG_GROUP_CONTEXT,
-                                              .planes = 1,
-                                              .heads = 1,
-                                              .head_bytes = 8,
-                                              .page_tokens = 1,
-                                              .page_count = 8}}};
-    if (!context) {
-        layout->groups[1] = (struct hlg_group){0};
-    }
+    *layout = small_layout((struct small_layout){.layers = layers,
+                                                 .planes = 2,
+                                                 .heads = 2,
+                                                 .head_bytes = 2,
+                                                 .page_tokens = page_tokens,
+                                                 .pages = 64,
+                                                 .context_bytes = 8,
+                                                 .contexts = context ? 8 : 0});
+    layout->tp = tp;
+    layout->rank_limit = tp;
 }
 
 void pair_limits(struct hlg_limits *limits)
@@ -94,6 +81,10 @@ struct pair *pair_open(void)
 static uint32_t add(struct pair *p, enum hlg_role role, const struct hlg_prefill_config *config,
                     bool flush)
 {
+    struct hlg_prefill_config usual;
+
+    pair_config(&usual);
+    config = config != NULL ? config : &usual;
     uint32_t index = p->side_count++;
     struct pair_side *side = &p->sides[index];
 
@@ -133,16 +124,56 @@ uint32_t pair_add_flushing(struct pair *p, const struct hlg_prefill_config *conf
     return add(p, HLG_ROLE_DECODE, config, true);
 }
 
-struct pair *pair_simple(const struct hlg_prefill_config *config)
+static struct pair *join(const struct hlg_prefill_config *decode,
+                         const struct hlg_prefill_config *prefill, uint32_t domain)
 {
     struct pair *p = pair_open();
 
-    pair_add(p, HLG_ROLE_DECODE, config);
-    pair_add(p, HLG_ROLE_PREFILL, config);
-    pair_connect(p, 0, 1, 0, 0);
+    pair_add(p, HLG_ROLE_DECODE, decode);
+    pair_add(p, HLG_ROLE_PREFILL, prefill);
+    pair_connect(p, DECODE, PREFILL, domain, 0);
+    return p;
+}
+
+struct pair *pair_joined(const struct hlg_prefill_config *decode,
+                         const struct hlg_prefill_config *prefill)
+{
+    return join(decode, prefill, 0);
+}
+
+void pair_join_other(struct pair *p, enum hlg_role role, const struct hlg_prefill_config *config,
+                     uint32_t domain)
+{
+    uint32_t other = pair_add(p, role, config);
+
+    assert_int_equal(other, OTHER);
+    if (role == HLG_ROLE_DECODE) {
+        pair_connect(p, OTHER, PREFILL, 0, domain);
+    } else {
+        pair_connect(p, DECODE, OTHER, domain, 0);
+    }
+}
+
+struct pair *pair_simple(const struct hlg_prefill_config *config)
+{
+    struct pair *p = pair_joined(config, config);
+
     pair_run(p);
-    pair_expect(p, 0, "up");
-    pair_expect(p, 1, "up");
+    pair_expect(p, DECODE, "up");
+    pair_expect(p, PREFILL, "up");
+    return p;
+}
+
+struct pair *pair_two_sources(const struct hlg_prefill_config *config, uint32_t first_domain,
+                              uint32_t second_domain)
+{
+    struct pair *p = join(config, config, first_domain);
+
+    pair_join_other(p, HLG_ROLE_PREFILL, config, second_domain);
+    pair_run(p);
+    pair_expect(p, DECODE, "up up");
+    pair_expect(p, PREFILL, "up");
+    pair_expect(p, OTHER, "up");
     return p;
 }
 
@@ -208,6 +239,13 @@ int pair_feed(struct pair *p, uint32_t index, const struct hlg_event *event)
         }
     }
     return error;
+}
+
+int pair_down(struct pair *p, uint32_t side, uint32_t peer)
+{
+    return pair_feed(p, side,
+                     &(struct hlg_event){.kind = HLG_EVENT_PEER_DOWN,
+                                         .peer = {.peer = peer, .status = -HLG_EPEER}});
 }
 
 int pair_feed_kind(struct pair *p, uint32_t side, uint32_t kind)

@@ -21,6 +21,13 @@
 
 struct pair;
 
+/* Where most tests have their sides. */
+enum {
+    DECODE = 0,
+    PREFILL = 1,
+    OTHER = 2
+};
+
 /* A paged write, or the part of one that a TAKEN took. */
 struct pair_write {
     bool used;
@@ -118,8 +125,17 @@ struct pair *pair_open(void);
 /* Adds a machine; returns its number. Its node is 100 plus that. */
 uint32_t pair_add(struct pair *p, enum hlg_role role, const struct hlg_prefill_config *config);
 uint32_t pair_add_flushing(struct pair *p, const struct hlg_prefill_config *config);
-/* Side 0 decodes, side 1 prefills, both with `config`; connected. */
+/* DECODE and PREFILL, joined by a channel on which nothing was carried yet. NULL: pair_config()'s. */
+struct pair *pair_joined(const struct hlg_prefill_config *decode,
+                         const struct hlg_prefill_config *prefill);
+/* Adds OTHER, and joins it to the side of the other role, which has it in the named fence domain. */
+void pair_join_other(struct pair *p, enum hlg_role role, const struct hlg_prefill_config *config,
+                     uint32_t domain);
+/* DECODE and PREFILL, both up; NULL: pair_config()'s. */
 struct pair *pair_simple(const struct hlg_prefill_config *config);
+/* DECODE and two prefillers, all up, in the named fence domains of the decoder's; NULL: pair_config()'s. */
+struct pair *pair_two_sources(const struct hlg_prefill_config *config, uint32_t first_domain,
+                              uint32_t second_domain);
 void pair_close(struct pair *p);
 
 /* A channel between a decode and a prefill side. Returns the decoder's peer number; both sides take
@@ -129,6 +145,8 @@ uint32_t pair_connect(struct pair *p, uint32_t decode, uint32_t prefill, uint32_
 /* One event; sets its time. Pulls the notices and notes that come of it. Returns what handle said. */
 int pair_feed(struct pair *p, uint32_t side, const struct hlg_event *event);
 int pair_feed_kind(struct pair *p, uint32_t side, uint32_t kind);
+/* PEER_DOWN: the channel broke. */
+int pair_down(struct pair *p, uint32_t side, uint32_t peer);
 /* CANCEL, RELEASE or FLUSHED of a request. */
 int pair_feed_request(struct pair *p, uint32_t side, uint32_t kind, hlg_handle request);
 /* A message out of nowhere, as a struct. */

@@ -4,6 +4,7 @@
  * posix_memalign, aligned_alloc and mmap that the linked objects make is counted. libfabric's own
  * calls are not: it is another library.
  */
+#include "../support/allocations.h"
 #include "../support/duo.h"
 
 #include <setjmp.h>
@@ -11,64 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 
 #include <cmocka.h>
 
 #define ROUNDS    200u
 #define PER_ROUND 5u
-
-static _Atomic uint64_t allocations;
-
-/* The linker sends the calls here (--wrap). */
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-int __real_posix_memalign(void **memory, size_t alignment, size_t bytes);
-void *__real_aligned_alloc(size_t alignment, size_t bytes);
-void *__real_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes);
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
-void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset);
-
-void *__wrap_malloc(size_t bytes)
-{
-    allocations++;
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    allocations++;
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    allocations++;
-    return __real_realloc(memory, bytes);
-}
-
-int __wrap_posix_memalign(void **memory, size_t alignment, size_t bytes)
-{
-    allocations++;
-    return __real_posix_memalign(memory, alignment, bytes);
-}
-
-void *__wrap_aligned_alloc(size_t alignment, size_t bytes)
-{
-    allocations++;
-    return __real_aligned_alloc(alignment, bytes);
-}
-
-void *__wrap_mmap(void *at, size_t bytes, int protection, int flags, int fd, off_t offset)
-{
-    allocations++;
-    return __real_mmap(at, bytes, protection, flags, fd, offset);
-}
 
 /* Some requests, one of them cancelled at once, all ended and released. */
 static void run_round(struct duo *duo)

@@ -15,12 +15,6 @@
 
 #include <cmocka.h>
 
-enum {
-    DECODE = 0,
-    PREFILL = 1,
-    OTHER = 2
-};
-
 #define TOKENS 9u /* 8 to prefill: two pages of four, eight pieces */
 
 /* A decoder and a prefiller that grants `requests` and `pages`; 0: what it can. */
@@ -200,17 +194,13 @@ static void the_time_to_live_bounds_the_wait(void **state)
 static void waiting_at_one_peer_holds_up_no_other(void **state)
 {
     struct hlg_prefill_config config;
-    struct pair *p = pair_open();
     struct pair_ask ask;
 
     (void)state;
     pair_config(&config);
     config.limits.grant_requests = 1;
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
-    pair_connect(p, DECODE, OTHER, 1, 0);
+    struct pair *p = pair_joined(&config, &config);
+    pair_join_other(p, HLG_ROLE_PREFILL, &config, 1);
     pair_run(p);
     assert_int_equal(submit(p, 0, NULL), 0);
     assert_int_equal(submit(p, 1, NULL), 0); /* waits */
@@ -283,7 +273,6 @@ static void a_submit_that_can_never_fit_is_refused_at_once(void **state)
 
     (void)state;
     for (uint32_t which = 0; which < 2; which++) {
-        struct pair *p = pair_open();
         pair_config(&decode);
         pair_config(&prefill);
         if (which == 0) {
@@ -291,9 +280,7 @@ static void a_submit_that_can_never_fit_is_refused_at_once(void **state)
         } else {
             prefill.limits.message_bytes_max = 90; /* and 96 are needed */
         }
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_add(p, HLG_ROLE_PREFILL, &prefill);
-        pair_connect(p, DECODE, PREFILL, 0, 0);
+        struct pair *p = pair_joined(&decode, &prefill);
         pair_run(p);
         assert_int_equal(pair_submit(p, DECODE, &ask, NULL), -HLG_ELIMIT);
         assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_SUBMIT_TOO_LARGE], 1);
@@ -522,7 +509,6 @@ static void a_greedy_decoder_leaves_the_others_room(void **state)
     for (uint32_t blocks = 0; blocks < 2; blocks++) {
         struct hlg_prefill_config decode;
         struct hlg_prefill_config prefill;
-        struct pair *p = pair_open();
         pair_config(&decode);
         pair_config(&prefill);
         decode.limits.requests_max = 16;
@@ -531,11 +517,8 @@ static void a_greedy_decoder_leaves_the_others_room(void **state)
         prefill.limits.requests_max = blocks != 0 ? 16 : 8;
         prefill.limits.blocks_max = blocks != 0 ? 8 : 16;
         prefill.limits.reserve_percent = 50;
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_add(p, HLG_ROLE_PREFILL, &prefill);
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_connect(p, DECODE, PREFILL, 0, 0);
-        pair_connect(p, OTHER, PREFILL, 0, 1);
+        struct pair *p = pair_joined(&decode, &prefill);
+        pair_join_other(p, HLG_ROLE_DECODE, &decode, 1);
         pair_run(p);
         pair_expect(p, PREFILL, "up up");
         for (uint32_t i = 0; i < 9; i++) {
@@ -554,13 +537,49 @@ static void a_greedy_decoder_leaves_the_others_room(void **state)
     }
 }
 
+/* What a decoder could not have here though nobody had anything open is not to be asked for again; what is
+ * beyond its share now, is. The request takes two blocks, one for each list. */
+static void only_what_can_come_to_fit_is_to_be_asked_for_again(void **state)
+{
+    static const uint32_t percents[] = {0, 50, 100};
+
+    (void)state;
+    for (uint32_t i = 0; i < 3 * 2 * 6; i++) {
+        const uint32_t blocks = 1 + i % 6;
+        const uint32_t peers = 1 + i / 6 % 2;
+        const uint32_t percent = percents[i / 12];
+        const uint32_t most = blocks - (peers - 1) * (blocks * percent / 100 / peers);
+        struct hlg_prefill_config config;
+        pair_config(&config);
+        pair_layout(&config.layout, 1, 2, 4, true);
+        config.limits.grant_requests = 4;
+        config.limits.grant_pages = 16; /* more than there is: the decoder lets it go */
+        config.limits.blocks_max = blocks;
+        config.limits.peers_max = peers;
+        config.limits.reserve_percent = percent;
+        struct pair *p = pair_simple(&config);
+        uint32_t taken = 0;
+        while (sent(p, PREFILL, HLG_MESSAGE_REJECT) == 0) {
+            const struct pair_ask ask = {.tokens = TOKENS, .page = 2 * taken, .context = taken};
+            assert_true(taken < 4);
+            assert_int_equal(pair_submit(p, DECODE, &ask, NULL), 0);
+            pair_run(p);
+            taken++;
+        }
+        taken--;
+        assert_int_equal(taken, most / 2);
+        const hlg_time retry = pair_last(p, DECODE, HLG_NOTICE_FAILED)->retry_after_ns;
+        assert_true((retry > 0) == (most >= 2));
+        pair_close(p);
+    }
+}
+
 /* A decoder that never gives credit for immediates holds operations that cannot be posted, one on each rail.
  * Another one's requests go through all the same. */
 static void a_decoder_without_credit_leaves_the_others_operations(void **state)
 {
     struct hlg_prefill_config decode;
     struct hlg_prefill_config prefill;
-    struct pair *p = pair_open();
 
     (void)state;
     pair_config(&decode);
@@ -571,11 +590,8 @@ static void a_decoder_without_credit_leaves_the_others_operations(void **state)
     prefill.limits.peers_max = 2;
     prefill.limits.ops_max = 4; /* lanes x peers x rails; 2 are two of the first peer */
     prefill.limits.reserve_percent = 100;
-    pair_add(p, HLG_ROLE_DECODE, &decode);
-    pair_add(p, HLG_ROLE_PREFILL, &prefill);
-    pair_add(p, HLG_ROLE_DECODE, &decode);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
-    pair_connect(p, OTHER, PREFILL, 0, 1);
+    struct pair *p = pair_joined(&decode, &prefill);
+    pair_join_other(p, HLG_ROLE_DECODE, &decode, 1);
     pair_run(p);
     const struct pair_ask large = {.tokens = 33, .page = 0};
     assert_int_equal(pair_submit(p, DECODE, &large, NULL), 0);
@@ -604,17 +620,13 @@ static void a_decoder_without_credit_leaves_the_others_forwards(void **state)
     for (uint32_t stamps = 0; stamps < 2; stamps++) {
         struct hlg_prefill_config decode;
         struct hlg_prefill_config prefill;
-        struct pair *p = pair_open();
         pair_config(&decode);
         pair_config(&prefill);
         decode.limits.window_pieces = 2;
         prefill.limits.forwards_max = 2;
         prefill.limits.requests_max = 8;
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_add(p, HLG_ROLE_PREFILL, &prefill);
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_connect(p, DECODE, PREFILL, 0, 0);
-        pair_connect(p, OTHER, PREFILL, 0, 1);
+        struct pair *p = pair_joined(&decode, &prefill);
+        pair_join_other(p, HLG_ROLE_DECODE, &decode, 1);
         pair_run(p);
         p->hold_landing = true; /* so that no CREDIT comes */
         for (uint32_t forward = 1; forward <= 4; forward++) {
@@ -752,6 +764,7 @@ int main(void)
         cmocka_unit_test(a_decoder_that_comes_later_is_told_of_draining),
         cmocka_unit_test(no_peer_can_take_anothers_reserve),
         cmocka_unit_test(a_greedy_decoder_leaves_the_others_room),
+        cmocka_unit_test(only_what_can_come_to_fit_is_to_be_asked_for_again),
         cmocka_unit_test(a_decoder_without_credit_leaves_the_others_operations),
         cmocka_unit_test(a_decoder_without_credit_leaves_the_others_forwards),
         cmocka_unit_test(any_that_waits_may_be_cancelled),

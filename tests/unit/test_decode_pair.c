@@ -11,46 +11,12 @@
 
 #include <cmocka.h>
 
-enum {
-    DECODE = 0,
-    PREFILL = 1,
-    OTHER = 2
-};
-
 /* Two pages of two planes in two layers. */
 #define TOKENS 9u
 #define PIECES 8u
 
 static const struct pair_ask simple_ask = {.tokens = TOKENS};
 static const struct pair_ask two_sources = {.tokens = TOKENS, .source_count = 2, .peers = {0, 1}};
-
-static struct pair *open_simple(void)
-{
-    struct hlg_prefill_config config;
-
-    pair_config(&config);
-    return pair_simple(&config);
-}
-
-/* Two prefillers in fence domains of their own, or in one. */
-static struct pair *open_three(const struct hlg_prefill_config *given, uint32_t second_domain)
-{
-    struct hlg_prefill_config config;
-    struct pair *p = pair_open();
-
-    pair_config(&config);
-    config = given != NULL ? *given : config;
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
-    pair_connect(p, DECODE, OTHER, second_domain, 0);
-    pair_run(p);
-    pair_expect(p, DECODE, "up up");
-    pair_expect(p, PREFILL, "up");
-    pair_expect(p, OTHER, "up");
-    return p;
-}
 
 /* Two prefillers, each of which hosts one of two ranks, so that a request needs both. */
 static struct pair *open_split(void)
@@ -86,13 +52,6 @@ static hlg_handle submit(struct pair *p, const struct pair_ask *ask)
 static int cancel(struct pair *p, hlg_handle request)
 {
     return pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, request);
-}
-
-static int down(struct pair *p, uint32_t side, uint32_t peer)
-{
-    return pair_feed(p, side,
-                     &(struct hlg_event){.kind = HLG_EVENT_PEER_DOWN,
-                                         .peer = {.peer = peer, .status = -HLG_EPEER}});
 }
 
 static void expect_pages(const struct pair *p, enum hlg_page_state state)
@@ -169,7 +128,7 @@ static void a_full_prefix_hit_with_a_context_due_moves_the_context_alone(void **
  * from the moment the request does, so nothing can arrive too early. */
 static void early_immediates_are_counted(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     submit(p, &simple_ask);
@@ -186,7 +145,7 @@ static void early_immediates_are_counted(void **state)
 
 static void a_request_that_is_whole_early_is_never_sent(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     submit(p, &simple_ask);
@@ -201,7 +160,7 @@ static void one_piece_too_many_is_a_breach_of_the_protocol(void **state)
 {
     (void)state;
     for (uint32_t early = 0; early < 2; early++) {
-        struct pair *p = open_simple();
+        struct pair *p = pair_simple(NULL);
         submit(p, &simple_ask);
         if (early == 0) {
             pair_run(p);
@@ -220,7 +179,7 @@ static void one_piece_too_many_is_a_breach_of_the_protocol(void **state)
 
 static void a_piece_after_ready_ends_the_session_and_not_the_request(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = submit(p, &simple_ask);
@@ -237,7 +196,7 @@ static void a_piece_after_ready_ends_the_session_and_not_the_request(void **stat
 
 static void old_generations_and_unknown_slots_count_nothing(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     submit(p, &simple_ask);
@@ -285,7 +244,7 @@ static void weights_count_and_a_mark_does_not(void **state)
 
 static void immediates_of_no_such_rail_are_an_error(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_event event = {.kind = HLG_EVENT_IMM, .imm = {.lane = 1}};
 
     (void)state;
@@ -298,7 +257,7 @@ static void immediates_of_no_such_rail_are_an_error(void **state)
 
 static void generations_come_round_after_4096_uses_of_a_slot(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     const uint32_t slots = 8; /* requests_max * sources_max */
 
     (void)state;
@@ -327,7 +286,7 @@ static void generations_come_round_after_4096_uses_of_a_slot(void **state)
 
 static void a_request_cancelled_before_it_is_sent_never_is(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = submit(p, &simple_ask);
@@ -352,7 +311,7 @@ static void a_request_cancelled_before_it_is_sent_never_is(void **state)
 static void a_request_whose_channel_was_full_is_unsent(void **state)
 {
     struct hlg_event room = {.kind = HLG_EVENT_SEND_ROOM};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = submit(p, &simple_ask);
@@ -368,7 +327,7 @@ static void a_request_whose_channel_was_full_is_unsent(void **state)
 
 static void a_sent_request_returns_its_pages_after_fenced(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = submit(p, &simple_ask);
@@ -387,7 +346,7 @@ static void a_sent_request_returns_its_pages_after_fenced(void **state)
 
 static void pages_stay_while_a_write_is_outstanding(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     p->hold_done = true;
@@ -417,7 +376,7 @@ static void pages_stay_while_a_write_is_outstanding(void **state)
 
 static void a_ready_request_cannot_be_cancelled(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = submit(p, &simple_ask);
@@ -623,7 +582,7 @@ static void one_of_two_requests_unsent_fences_at_once(void **state)
 static void a_request_fails_at_its_deadline(void **state)
 {
     struct pair_ask ask = {.tokens = TOKENS, .ttl_ns = 1000};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     submit(p, &ask);
@@ -646,7 +605,7 @@ static void a_request_fails_at_its_deadline(void **state)
 static void a_lost_immediate_fails_the_request_at_its_deadline(void **state)
 {
     struct pair_ask ask = {.tokens = TOKENS, .ttl_ns = 1000};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     submit(p, &ask);
@@ -705,7 +664,7 @@ static void a_deadline_is_kept_whatever_the_other_clock_says(void **state)
 
 static void a_fence_that_does_not_come_closes_the_domain(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     p->sides[DECODE].hold_close = true;
@@ -727,13 +686,13 @@ static void a_fence_that_does_not_come_closes_the_domain(void **state)
 
 static void a_lost_peer_fails_at_once_and_returns_when_closed(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     p->sides[DECODE].hold_close = true;
     submit(p, &simple_ask);
     pair_run(p);
-    assert_int_equal(down(p, DECODE, 0), 0);
+    assert_int_equal(pair_down(p, DECODE, 0), 0);
     pair_expect(p, DECODE, "down failed(peer)");
     expect_pages(p, HLG_PAGE_QUARANTINED);
     pair_run(p);
@@ -748,13 +707,13 @@ static void a_lost_peer_fails_at_once_and_returns_when_closed(void **state)
 
 static void pages_are_poisoned_when_the_domain_cannot_be_closed(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     p->sides[DECODE].close_status = -HLG_EIO;
     submit(p, &simple_ask);
     pair_run(p);
-    assert_int_equal(down(p, DECODE, 0), 0);
+    assert_int_equal(pair_down(p, DECODE, 0), 0);
     pair_run(p);
     pair_expect(p, DECODE, "down failed(peer) poisoned");
     expect_pages(p, HLG_PAGE_POISONED);
@@ -781,7 +740,7 @@ static void one_lost_source_poisons_although_the_other_fenced(void **state)
     p->sides[DECODE].close_status = -HLG_EIO;
     submit(p, &two_sources);
     pair_run(p);
-    assert_int_equal(down(p, DECODE, 1), 0);
+    assert_int_equal(pair_down(p, DECODE, 1), 0);
     pair_run(p);
     pair_expect(p, PREFILL, "requested stopping(cancelled) fenced");
     pair_expect(p, DECODE, "down failed(peer) poisoned");
@@ -791,7 +750,7 @@ static void one_lost_source_poisons_although_the_other_fenced(void **state)
 
 static void a_failed_write_ends_the_session_instead_of_fencing(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     p->hold_landing = true;
@@ -823,7 +782,7 @@ static struct hlg_message answer(uint32_t kind, uint64_t number)
 
 static void an_accept_of_another_count_fails_the_request(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_message message = answer(HLG_MESSAGE_ACCEPT, 1);
 
     (void)state;
@@ -841,7 +800,7 @@ static void an_accept_of_another_count_fails_the_request(void **state)
 
 static void answers_of_others_change_nothing(void **state)
 {
-    struct pair *p = open_three(NULL, 1);
+    struct pair *p = pair_two_sources(NULL, 0, 1);
 
     (void)state;
     submit(p, &simple_ask);
@@ -871,7 +830,7 @@ static void answers_of_others_change_nothing(void **state)
 
 static void an_answer_to_an_unsent_request_proves_nothing(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_message message = answer(HLG_MESSAGE_FENCED, 1);
 
     (void)state;
@@ -889,7 +848,7 @@ static void any_reason_from_outside_is_one_of_ours(void **state)
     (void)state;
     for (size_t i = 0; i < 6; i++) {
         for (uint32_t reject = 0; reject < 2; reject++) {
-            struct pair *p = open_simple();
+            struct pair *p = pair_simple(NULL);
             struct hlg_message message =
                 answer(reject == 1 ? HLG_MESSAGE_REJECT : HLG_MESSAGE_FAILED, 1);
             submit(p, &simple_ask);
@@ -906,7 +865,7 @@ static void any_reason_from_outside_is_one_of_ours(void **state)
 
 static void answers_after_ready_change_nothing(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = submit(p, &simple_ask);
@@ -929,7 +888,7 @@ static void answers_after_ready_change_nothing(void **state)
 /* READY is terminal, and writes may well overtake the ACCEPT. */
 static void nothing_is_said_of_a_request_after_ready(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     submit(p, &simple_ask);
@@ -1057,7 +1016,7 @@ static void late_immediates_are_credited_to_their_own_peer(void **state)
     (void)state;
     pair_config(&config);
     config.limits.window_pieces = 2;
-    struct pair *p = open_three(&config, 0);
+    struct pair *p = pair_two_sources(&config, 0, 0);
     hlg_handle request = submit(p, &ask);
     pair_run(p);
     p->hold_landing = true;
@@ -1084,7 +1043,7 @@ static void late_immediates_are_credited_to_their_own_peer(void **state)
 
 static void a_limit_that_is_reached_is_answered_and_recovers(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     hlg_handle requests[4];
 
     (void)state;
@@ -1115,7 +1074,7 @@ static void poisoned_slots_leave_the_rest_to_work_with(void **state)
     submit(p, &(struct pair_ask){.tokens = TOKENS});
     submit(p, &(struct pair_ask){.tokens = TOKENS, .page = 2});
     pair_run(p);
-    assert_int_equal(down(p, DECODE, 0), 0);
+    assert_int_equal(pair_down(p, DECODE, 0), 0);
     pair_run(p);
     pair_expect(p, DECODE, "down failed(peer) failed(peer) poisoned poisoned");
     pair_connect(p, DECODE, PREFILL, 0, 0);
@@ -1155,7 +1114,7 @@ static void a_submit_that_does_not_fit_changes_nothing(void **state)
         {{.groups = {{.count = 2, .pages = beyond}}}, -HLG_EINVAL},
         {{.groups = {{.count = 2, .pages = owned}}}, -HLG_EOWNED},
     };
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     submit(p, &simple_ask);
@@ -1183,7 +1142,7 @@ static void a_submit_without_id_needs_no_pointers(void **state)
 {
     struct hlg_event event = {.kind = HLG_EVENT_SUBMIT,
                               .submit = {.source_count = 1, .tokens = TOKENS, .ttl_ns = 9}};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     event.submit.groups[0].first = 2; /* all pages are there: no list either */
@@ -1194,7 +1153,7 @@ static void a_submit_without_id_needs_no_pointers(void **state)
 
 static void events_of_a_prefiller_are_refused(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     for (uint32_t kind = HLG_EVENT_TAKEN; kind <= HLG_EVENT_RELEASE; kind++) {

@@ -2,35 +2,8 @@
  * All faults at once, in drawn histories: equal seeds give equal ones, what was taken adds up to the end,
  * through deaths and closes, and nothing is allocated on the way.
  */
+#include "../support/allocations.h"
 #include "fault_net.h"
-
-/* Allocations since the start, by the linker's --wrap. */
-static uint64_t allocations;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-void *__wrap_malloc(size_t bytes)
-{
-    allocations++;
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    allocations++;
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    allocations++;
-    return __real_realloc(memory, bytes);
-}
 
 static struct net net;
 
@@ -244,6 +217,7 @@ static void nothing_is_allocated_after_open(void **state)
     net.polled[0] = w.a;
     net.polled[1] = w.b;
     const uint64_t before = allocations;
+    assert_true(before > 0); /* the count works */
     net_script(&net, all_kinds);
     for (uint32_t op = 0; op < NET_OPS; op++) {
         const struct hlg_paged_write write = net_write(&net, 0, 1, op, 0, 8);

@@ -3,6 +3,8 @@
  * costs the others, and what a request of 131,072 tokens costs requests of 1,024. Each decoder keeps
  * four small requests open. Prints the figures.
  */
+#include "../support/small_layout.h"
+
 #include <halage/handoff.h>
 #include <halage/places.h>
 #include <halage/pump.h>
@@ -67,22 +69,12 @@ static uint32_t pages[PAGES]; /* page i is i */
 
 static struct hlg_layout make_layout(void)
 {
-    return (struct hlg_layout){.tp = 1,
-                               .stages = 1,
-                               .pools = 1,
-                               .layers = 2,
-                               .stage_limit = {2},
-                               .rank_limit = 1,
-                               .all_reduce = 1,
-                               .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                               .group_count = 1,
-                               .groups = {{.kind = HLG_GROUP_PAGED,
-                                           .planes = 1,
-                                           .heads = 1,
-                                           .head_bytes = 4,
-                                           .page_tokens = PAGE_TOKENS,
-                                           .page_count = PAGES,
-                                           .layers = {3}}}};
+    return small_layout((struct small_layout){.layers = 2,
+                                              .planes = 1,
+                                              .heads = 1,
+                                              .head_bytes = 4,
+                                              .page_tokens = PAGE_TOKENS,
+                                              .pages = PAGES});
 }
 
 static void take_notice(void *context, const struct hlg_notice *notice)

@@ -22,6 +22,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -435,6 +436,69 @@ static void the_oldest_gives_way(void **state)
     wait_refused(duo, &duo->prefill, HLG_REFUSED_GONE, 3);
 }
 
+/* Looks at sockets of strangers: what dial_from() made is not from 127.0.0.1. Any thread. */
+static _Atomic bool counting;
+static _Atomic uint64_t looks;
+
+ssize_t __real_recv(int fd, void *bytes, size_t count, int flags);
+ssize_t __wrap_recv(int fd, void *bytes, size_t count, int flags);
+
+ssize_t __wrap_recv(int fd, void *bytes, size_t count, int flags)
+{
+    struct sockaddr_in peer = {0};
+    socklen_t length = sizeof peer;
+
+    if (atomic_load(&counting) && getpeername(fd, (struct sockaddr *)&peer, &length) == 0 &&
+        ntohl(peer.sin_addr.s_addr) != INADDR_LOOPBACK) {
+        (void)atomic_fetch_add(&looks, 1);
+    }
+    return __real_recv(fd, bytes, count, flags);
+}
+
+static uint64_t now_ms(void)
+{
+    struct timespec now = {0};
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    return (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
+}
+
+/* While a request is open the core thread goes round and round: it does not ask the system for each stranger
+ * in each round. Their silence must not cost those who work. */
+static void strangers_are_not_listened_to_in_each_round(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+    hlg_ticket ticket = 0;
+    int fds[32];
+    const uint32_t count = sizeof fds / sizeof fds[0];
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.connect_ns = 60 * HLG_NS_PER_S;
+    config.spin_ns = 60 * HLG_NS_PER_S;
+    start(duo, &config, key_a, key_a);
+    for (uint32_t i = 0; i < count; i++) {
+        fds[i] = dial_from(duo, i);
+    }
+    join(duo); /* behind them, so that all are in the lobby */
+    duo->passive = true;
+    assert_int_equal(duo_submit(duo, "r", 40, 7, 0, &ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
+    const uint64_t begin = now_ms();
+    atomic_store(&counting, true);
+    (void)poll(NULL, 0, 100);
+    atomic_store(&counting, false);
+    const uint64_t span = now_ms() - begin + 1;
+    print_message("%u strangers, %u ms: %u looks\n", count, (unsigned)span,
+                  (unsigned)atomic_load(&looks));
+    assert_true(atomic_load(&looks) > 0);
+    assert_true(atomic_load(&looks) <= count * (span + 2)); /* one each a millisecond */
+    for (uint32_t i = 0; i < count; i++) {
+        (void)close(fds[i]);
+    }
+    wait_refused(duo, &duo->prefill, HLG_REFUSED_GONE, count); /* all the same */
+}
+
 static uint32_t open_files(void)
 {
     uint32_t count = 0;
@@ -570,6 +634,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_listener_that_says_nothing_is_given_up, setup, teardown),
         cmocka_unit_test_setup_teardown(without_descriptors_nobody_spins, setup, teardown),
         cmocka_unit_test_setup_teardown(the_oldest_gives_way, setup, teardown),
+        cmocka_unit_test_setup_teardown(strangers_are_not_listened_to_in_each_round, setup,
+                                        teardown),
         cmocka_unit_test_setup_teardown(a_flood_of_strangers_is_bounded_with_a_key, setup,
                                         teardown),
         cmocka_unit_test_setup_teardown(a_flood_of_strangers_is_bounded_without_a_key, setup,

@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "../support/allocations.h"
 #include "halage/message.h"
 #include "halage/transport/loop.h"
 
@@ -20,34 +21,6 @@
 #define PAGE_BYTES 64u
 #define OPS        64u
 #define IMM        0x00050060u /* slot 5, generation 6, weight 0 */
-
-/* Allocations since the start, by the linker's --wrap. */
-static uint64_t allocations;
-
-void *__real_malloc(size_t bytes);
-void *__real_calloc(size_t count, size_t bytes);
-void *__real_realloc(void *memory, size_t bytes);
-void *__wrap_malloc(size_t bytes);
-void *__wrap_calloc(size_t count, size_t bytes);
-void *__wrap_realloc(void *memory, size_t bytes);
-
-void *__wrap_malloc(size_t bytes)
-{
-    allocations++;
-    return __real_malloc(bytes);
-}
-
-void *__wrap_calloc(size_t count, size_t bytes)
-{
-    allocations++;
-    return __real_calloc(count, bytes);
-}
-
-void *__wrap_realloc(void *memory, size_t bytes)
-{
-    allocations++;
-    return __real_realloc(memory, bytes);
-}
 
 struct end {
     struct hlg_transport *t;

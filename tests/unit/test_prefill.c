@@ -14,12 +14,6 @@
 
 #include <cmocka.h>
 
-enum {
-    DECODE = 0,
-    PREFILL = 1,
-    OTHER = 2
-};
-
 /* Two pages of two planes in two layers. */
 #define TOKENS 9u
 #define PIECES 8u
@@ -41,24 +35,12 @@ static hlg_handle admitted(struct pair *p, const struct pair_ask *asked)
     return request;
 }
 
-static struct pair *open_simple(void)
-{
-    struct hlg_prefill_config config;
-
-    pair_config(&config);
-    return pair_simple(&config);
-}
-
 /* Two decoders, sides 0 and 2, of the one prefiller, which knows them as peers 0 and 1. */
 static struct pair *open_two_decoders(const struct hlg_prefill_config *config)
 {
-    struct pair *p = pair_open();
+    struct pair *p = pair_joined(config, config);
 
-    pair_add(p, HLG_ROLE_DECODE, config);
-    pair_add(p, HLG_ROLE_PREFILL, config);
-    pair_add(p, HLG_ROLE_DECODE, config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
-    pair_connect(p, OTHER, PREFILL, 0, 1);
+    pair_join_other(p, HLG_ROLE_DECODE, config, 1);
     pair_run(p);
     pair_expect(p, PREFILL, "up up");
     return p;
@@ -146,7 +128,7 @@ static void a_layer_goes_after_its_tick_and_the_context_after_the_last(void **st
 static void ticks_of_unannounced_forwards_post_nothing(void **state)
 {
     struct tally tally;
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     watch(p, &tally);
@@ -167,7 +149,7 @@ static void ticks_of_unannounced_forwards_post_nothing(void **state)
 /* Who polls the counters may rest when nothing waits for them. */
 static void what_waits_for_a_counter_is_known(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     const struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
     hlg_handle requests[2];
 
@@ -195,7 +177,7 @@ static void what_waits_for_a_counter_is_known(void **state)
 static void two_forwards_in_flight_are_told_apart(void **state)
 {
     struct tally tally;
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     watch(p, &tally);
@@ -220,7 +202,7 @@ static void two_forwards_in_flight_are_told_apart(void **state)
 
 static void forwards_wrap_while_requests_go_on(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = admitted(p, &simple_ask);
@@ -313,10 +295,7 @@ static void the_offset_of_the_request_names_the_sender(void **state)
     target = source;
     target.layout.tp = 1;
     target.layout.rank_limit = 1;
-    struct pair *p = pair_open();
-    pair_add(p, HLG_ROLE_DECODE, &target);
-    pair_add(p, HLG_ROLE_PREFILL, &source);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
+    struct pair *p = pair_joined(&target, &source);
     pair_run(p);
     p->on_piece = on_lane;
     for (uint32_t offset = 0; offset < 8; offset++) {
@@ -422,7 +401,7 @@ static void a_layer_is_early_only_when_all_its_writes_are(void **state)
 static void an_aborted_forward_posts_nothing_more(void **state)
 {
     struct tally tally;
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     watch(p, &tally);
@@ -443,7 +422,7 @@ static void an_aborted_forward_posts_nothing_more(void **state)
 
 static void an_abort_stops_the_requests_of_that_forward_alone(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle one = admitted(p, &simple_ask);
@@ -461,7 +440,7 @@ static void an_abort_stops_the_requests_of_that_forward_alone(void **state)
 
 static void a_chunk_of_no_pages_stops_with_its_forward(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = admitted(p, &simple_ask);
@@ -479,7 +458,7 @@ static void a_chunk_of_no_pages_stops_with_its_forward(void **state)
 static void cached_pages_of_an_aborted_forward_are_not_sent(void **state)
 {
     struct tally tally;
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     watch(p, &tally);
@@ -500,7 +479,7 @@ static void cached_pages_of_an_aborted_forward_are_not_sent(void **state)
 static void cached_pages_go_after_their_forward(void **state)
 {
     struct tally tally;
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     watch(p, &tally);
@@ -609,10 +588,7 @@ static void runs_of_a_page_are_sent_exactly_once(void **state)
     decode.layout.groups[0].arrangement = HLG_NHD;
     prefill.layout.groups[0].arrangement = HLG_NHD;
     for (uint32_t share = 1; share <= 9; share++) {
-        struct pair *p = pair_open();
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_add(p, HLG_ROLE_PREFILL, &prefill);
-        pair_connect(p, DECODE, PREFILL, 0, 0);
+        struct pair *p = pair_joined(&decode, &prefill);
         pair_run(p);
         pair_expect(p, DECODE, "up");
         watch(p, &tally);
@@ -740,7 +716,7 @@ static void a_long_turn_takes_a_run_whole(void **state)
 
 static void nonsense_of_a_transport_is_refused(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_action_write write;
     struct hlg_event taken = {.kind = HLG_EVENT_TAKEN};
     struct hlg_event done = {.kind = HLG_EVENT_DONE_WRITE, .done = {.done = 1}};
@@ -952,7 +928,7 @@ static void a_peer_waits_for_no_more_than_a_turn(void **state)
 static void requests_of_one_peer_take_turns(void **state)
 {
     struct hlg_action_write write;
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     uint32_t first[2] = {0};
 
     (void)state;
@@ -977,7 +953,7 @@ static void requests_of_one_peer_take_turns(void **state)
 static void a_failed_write_is_never_sent_again(void **state)
 {
     struct tally tally;
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     watch(p, &tally);
@@ -1001,7 +977,7 @@ static void a_failed_write_is_never_sent_again(void **state)
 
 static void a_failure_after_the_cancel_is_not_fenced_either(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     hlg_handle asked = 0;
 
     (void)state;
@@ -1026,7 +1002,7 @@ static void a_failure_after_the_cancel_is_not_fenced_either(void **state)
 static void a_lost_peer_stops_its_requests_once_drained(void **state)
 {
     struct hlg_event lost = {.kind = HLG_EVENT_PEER_DOWN, .peer = {.status = -HLG_EPEER}};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     p->hold_done = true;
@@ -1052,7 +1028,7 @@ static void a_lost_peer_stops_its_requests_once_drained(void **state)
 static struct pair *with_failed_write(hlg_handle *failed)
 {
     struct hlg_event lost = {.kind = HLG_EVENT_PEER_DOWN, .peer = {.status = -HLG_EPEER}};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     p->hold_done = true;
     p->sides[PREFILL].hold_close = true;
@@ -1195,7 +1171,7 @@ static void the_engine_may_give_a_request_up(void **state)
 {
     (void)state;
     for (uint32_t when = 0; when < 3; when++) {
-        struct pair *p = open_simple();
+        struct pair *p = pair_simple(NULL);
         hlg_handle request = ask(p, DECODE, &simple_ask);
         if (when > 0) {
             assert_int_equal(pair_admit(p, PREFILL, request, TOKENS, 0, 0), 0);
@@ -1216,7 +1192,7 @@ static void the_engine_may_give_a_request_up(void **state)
 
 static void a_request_stops_at_its_ttl(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     ask(p, DECODE, &(struct pair_ask){.tokens = TOKENS, .ttl_ns = 1000});
@@ -1235,7 +1211,7 @@ static void a_request_stops_at_its_ttl(void **state)
 static void a_cancel_of_an_unknown_number_is_fenced_at_once(void **state)
 {
     static const uint64_t numbers[] = {1, 2, 99, UINT64_MAX};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
@@ -1254,7 +1230,7 @@ static void a_cancel_of_an_unknown_number_is_fenced_at_once(void **state)
 /* This node cannot vouch for what became of the writes of a session that is over. */
 static void a_cancel_of_an_older_session_is_not_answered(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.number = 1}};
 
     (void)state;
@@ -1271,7 +1247,7 @@ static void a_cancel_of_an_older_session_is_not_answered(void **state)
  * it, and is answered there. */
 static void a_cancel_in_a_later_session_finds_the_request(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.number = 1, .session = 1}};
 
     (void)state;
@@ -1297,7 +1273,7 @@ static void a_cancel_in_a_later_session_finds_the_request(void **state)
 
 static void a_cancel_after_sent_is_fenced(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.number = 1, .session = 1}};
 
     (void)state;
@@ -1320,7 +1296,6 @@ static void requests_beyond_a_limit_are_rejected_and_may_come_again(void **state
     for (uint32_t blocks = 0; blocks < 2; blocks++) {
         struct hlg_prefill_config decode;
         struct hlg_prefill_config prefill;
-        struct pair *p = pair_open();
         pair_config(&decode);
         pair_config(&prefill);
         prefill.limits.grant_requests = 4; /* more than there is */
@@ -1329,9 +1304,7 @@ static void requests_beyond_a_limit_are_rejected_and_may_come_again(void **state
         } else {
             prefill.limits.requests_max = 2;
         }
-        pair_add(p, HLG_ROLE_DECODE, &decode);
-        pair_add(p, HLG_ROLE_PREFILL, &prefill);
-        pair_connect(p, DECODE, PREFILL, 0, 0);
+        struct pair *p = pair_joined(&decode, &prefill);
         pair_run(p);
         for (uint32_t i = 0; i < 3; i++) {
             ask(p, DECODE, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
@@ -1509,7 +1482,7 @@ static void spoil(struct hlg_request_message *r, uint32_t which)
 
 static void a_request_that_does_not_fit_is_rejected(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     p->hold_frames = true; /* the decoder would not know what is answered */
@@ -1530,7 +1503,7 @@ static void a_request_that_does_not_fit_is_rejected(void **state)
 
 static void extremes_that_fit_are_taken(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_message message = good_request(1);
 
     (void)state;
@@ -1554,7 +1527,7 @@ static void numbers_that_do_not_rise_end_the_session(void **state)
 
     (void)state;
     for (size_t i = 0; i < 4; i++) {
-        struct pair *p = open_simple();
+        struct pair *p = pair_simple(NULL);
         for (uint32_t k = numbers[i][0] == 0 ? 1 : 0; k < 2; k++) {
             struct hlg_message message = good_request(numbers[i][k]);
             assert_int_equal(pair_feed_message(p, PREFILL, 0, &message), 0);
@@ -1582,7 +1555,7 @@ static void an_admit_that_does_not_fit_changes_nothing(void **state)
         {.groups = {{.count = 2, .pages = beyond}}},
         {.groups = {{.count = 0}}},
     };
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = ask(p, DECODE, &simple_ask);
@@ -1604,7 +1577,7 @@ static void an_admit_that_does_not_fit_changes_nothing(void **state)
 
 static void chunks_out_of_order_change_nothing(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = admitted(p, &simple_ask);
@@ -1627,7 +1600,7 @@ static void events_of_a_decoder_are_refused(void **state)
 {
     static const uint32_t kinds[] = {HLG_EVENT_IMM, HLG_EVENT_FLUSHED, HLG_EVENT_SUBMIT,
                                      HLG_EVENT_RELEASE};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     for (size_t i = 0; i < 4; i++) {
@@ -1640,7 +1613,7 @@ static void events_of_a_decoder_are_refused(void **state)
 
 static void a_handle_of_no_request_is_stale(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = ask(p, DECODE, &simple_ask);
@@ -1661,7 +1634,7 @@ static void a_prompt_beyond_the_limit_is_rejected(void **state)
 
     (void)state;
     for (uint32_t bytes = 64; bytes <= 65; bytes++) {
-        struct pair *p = open_simple();
+        struct pair *p = pair_simple(NULL);
         struct hlg_message message = good_request(1);
         message.request.prompt = prompt;
         message.request.prompt_bytes = bytes;
@@ -1712,10 +1685,7 @@ static void a_forward_that_another_rank_computes_is_kept(void **state)
     pair_layout(&decode.layout, 2, 2, 4, false);
     config.layout.all_reduce = 0; /* a word of each rank */
     decode.layout.all_reduce = 0;
-    struct pair *p = pair_open();
-    pair_add(p, HLG_ROLE_DECODE, &decode);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
+    struct pair *p = pair_joined(&decode, &config);
     pair_run(p);
     hlg_handle request = admitted(p, &(struct pair_ask){.tokens = 21});
     assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, 4), 0);
@@ -1734,7 +1704,7 @@ static void a_forward_that_another_rank_computes_is_kept(void **state)
 /* An end that comes late is no news; one of a forward that never was, or an abort, is a mistake. */
 static void the_end_of_a_forward_may_come_after_newer_stamps(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 1), -HLG_ESTATE);
@@ -1755,7 +1725,7 @@ static void the_end_of_a_forward_may_come_after_newer_stamps(void **state)
 /* A REQUEST may cross the DRAIN: it is answered, and what was taken before goes on. */
 static void a_request_that_crosses_a_drain_is_rejected(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_message message = good_request(9);
 
     (void)state;
@@ -1800,7 +1770,7 @@ static void a_context_that_is_said_to_be_there_is_rejected(void **state)
  * that has the same number and still drains. */
 static void a_cancel_of_the_next_incarnation_is_its_own(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
     struct hlg_event up = {.kind = HLG_EVENT_CHANNEL_UP, .peer = {.peer = 1, .domain = 1}};
     struct hlg_event opened = {.kind = HLG_EVENT_PEER_OPENED, .peer = {.peer = 1}};
@@ -1844,7 +1814,7 @@ static void a_cancel_of_the_next_incarnation_is_its_own(void **state)
 /* As many as the table holds: each of them stops. */
 static void an_abort_stops_every_request_of_its_forward(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     for (uint32_t i = 0; i < p->sides[PREFILL].config.limits.requests_max; i++) {

@@ -3,6 +3,8 @@
  * what foreign channels must not be able to do. Engines are small: the prefill one admits what is
  * REQUESTED with its first free pages and computes it in one forward; oracles compare bytes.
  */
+#include "../support/small_layout.h"
+
 #include <halage/places.h>
 #include <halage/pump.h>
 #include <halage/transport/loop.h>
@@ -48,28 +50,14 @@ struct world {
 
 static struct hlg_layout make_layout(void)
 {
-    return (struct hlg_layout){.tp = 1,
-                               .stages = 1,
-                               .pools = 1,
-                               .layers = LAYERS,
-                               .stage_limit = {LAYERS},
-                               .rank_limit = 1,
-                               .all_reduce = 1,
-                               .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                               .group_count = 2,
-                               .groups = {{.kind = HLG_GROUP_PAGED,
-                                           .planes = 2,
-                                           .heads = 2,
-                                           .head_bytes = 16,
-                                           .page_tokens = PAGE_TOKENS,
-                                           .page_count = PAGES,
-                                           .layers = {(1u << LAYERS) - 1}},
-                                          {.kind = HLG_GROUP_CONTEXT,
-                                           .planes = 1,
-                                           .heads = 1,
-                                           .head_bytes = 64,
-                                           .page_tokens = 1,
-                                           .page_count = CONTEXTS}}};
+    return small_layout((struct small_layout){.layers = LAYERS,
+                                              .planes = 2,
+                                              .heads = 2,
+                                              .head_bytes = 16,
+                                              .page_tokens = PAGE_TOKENS,
+                                              .pages = PAGES,
+                                              .context_bytes = 64,
+                                              .contexts = CONTEXTS});
 }
 
 static void make_limits(struct hlg_limits *limits)

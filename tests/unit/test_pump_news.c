@@ -3,6 +3,8 @@
  * their deadline is due and when their engine did something, never else. Windows are tiny, so that
  * writes and frames are refused all the time and must be taken up again; links fail; nodes die.
  */
+#include "../support/small_layout.h"
+
 #include <halage/places.h>
 #include <halage/pump.h>
 #include <halage/transport/simgrid.h>
@@ -47,22 +49,12 @@ struct world {
 
 static struct hlg_layout make_layout(void)
 {
-    return (struct hlg_layout){.tp = 1,
-                               .stages = 1,
-                               .pools = 1,
-                               .layers = LAYERS,
-                               .stage_limit = {LAYERS},
-                               .rank_limit = 1,
-                               .all_reduce = 1,
-                               .piece_bytes_max = HLG_PIECE_BYTES_DEFAULT,
-                               .group_count = 1,
-                               .groups = {{.kind = HLG_GROUP_PAGED,
-                                           .planes = 2,
-                                           .heads = 2,
-                                           .head_bytes = 512,
-                                           .page_tokens = PAGE_TOKENS,
-                                           .page_count = PAGES,
-                                           .layers = {(1u << LAYERS) - 1}}}};
+    return small_layout((struct small_layout){.layers = LAYERS,
+                                              .planes = 2,
+                                              .heads = 2,
+                                              .head_bytes = 512,
+                                              .page_tokens = PAGE_TOKENS,
+                                              .pages = PAGES});
 }
 
 static void take_notice(void *context, const struct hlg_notice *notice)

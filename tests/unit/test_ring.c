@@ -216,6 +216,43 @@ static void a_sleeper_misses_no_item(void **state)
     ring_fini(&p.ring);
 }
 
+static bool is_readable(const struct bell *b)
+{
+    struct pollfd fd = {.fd = b->fd, .events = POLLIN};
+
+    return poll(&fd, 1, 0) == 1;
+}
+
+/* Two ringers and a sleeper, every order of their steps. Whoever rings may be held up between the word and the
+ * write: the sleeper that armed the bell meanwhile is still woken, and once all have rung and it has armed the
+ * bell again, the descriptor is quiet. Else it would never sleep again. */
+static void a_ring_held_up_half_way_wakes_once(void **state)
+{
+    const uint64_t one = 1;
+
+    (void)state;
+    for (uint32_t order = 0; order < 27; order++) {
+        struct bell bell;
+        assert_int_equal(bell_init(&bell), 0);
+        /* the first half of a ring */
+        assert_int_equal(atomic_exchange(&bell.rung, 1), 0);
+        for (uint32_t i = 0, rest = order; i < 3; i++, rest /= 3) {
+            if (rest % 3 == 0) {
+                bell_arm(&bell);
+            } else if (rest % 3 == 1) {
+                bell_ring(&bell);
+            }
+        }
+        assert_int_equal(write(bell.fd, &one, sizeof one), sizeof one);
+        assert_true(is_readable(&bell));
+        bell_arm(&bell);
+        assert_false(is_readable(&bell));
+        bell_ring(&bell);
+        assert_true(is_readable(&bell));
+        bell_fini(&bell);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -223,6 +260,7 @@ int main(void)
         cmocka_unit_test(a_pop_under_way_does_not_make_it_full),
         cmocka_unit_test(many_threads_lose_and_repeat_nothing),
         cmocka_unit_test(a_sleeper_misses_no_item),
+        cmocka_unit_test(a_ring_held_up_half_way_wakes_once),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -12,49 +12,9 @@
 
 #include <cmocka.h>
 
-enum {
-    DECODE = 0,
-    PREFILL = 1,
-    OTHER = 2
-};
-
-static struct pair *open_simple(void)
-{
-    struct hlg_prefill_config config;
-
-    pair_config(&config);
-    return pair_simple(&config);
-}
-
-/* A second prefiller, connected to the decoder; both in the named fence domain of the decoder's. */
-static struct pair *open_three(uint32_t first_domain, uint32_t second_domain)
-{
-    struct hlg_prefill_config config;
-    struct pair *p = pair_open();
-
-    pair_config(&config);
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_connect(p, DECODE, PREFILL, first_domain, 0);
-    pair_connect(p, DECODE, OTHER, second_domain, 0);
-    pair_run(p);
-    pair_expect(p, DECODE, "up up");
-    pair_expect(p, PREFILL, "up");
-    pair_expect(p, OTHER, "up");
-    return p;
-}
-
-static int down(struct pair *p, uint32_t side, uint32_t peer)
-{
-    return pair_feed(p, side,
-                     &(struct hlg_event){.kind = HLG_EVENT_PEER_DOWN,
-                                         .peer = {.peer = peer, .status = -HLG_EPEER}});
-}
-
 static void both_sides_come_up_and_know_each_other(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_PEER_UP)->node, 101);
@@ -68,7 +28,7 @@ static void events_of_peers_that_do_not_exist_change_nothing(void **state)
                                      HLG_EVENT_PEER_DOWN, HLG_EVENT_DISCONNECT,
                                      HLG_EVENT_PEER_CLOSED};
     static const uint32_t channel_kinds[] = {HLG_EVENT_SEND_REFUSED, HLG_EVENT_SEND_ROOM};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     for (uint32_t side = 0; side < 2; side++) {
@@ -90,7 +50,7 @@ static void events_of_peers_that_do_not_exist_change_nothing(void **state)
         assert_int_equal(pair_feed(p, side, &event), -HLG_ESTATE); /* up already */
         event.kind = HLG_EVENT_PEER_CLOSED;
         assert_int_equal(pair_feed(p, side, &event), -HLG_ESTATE); /* not closing */
-        assert_int_equal(down(p, side, 1), 0);                     /* unused: nothing to end */
+        assert_int_equal(pair_down(p, side, 1), 0);                /* unused: nothing to end */
         assert_int_equal(pair_feed_kind(p, side, 0), -HLG_EINVAL);
         assert_int_equal(pair_feed_kind(p, side, 999), -HLG_EINVAL);
         pair_run(p);
@@ -179,11 +139,8 @@ static void a_hello_that_does_not_fit_is_refused_with_a_reason(void **state)
     pair_config(&config);
     for (uint32_t i = 0; i < 28; i++) {
         bool decode = i % 2 == 0;
-        struct pair *p = pair_open();
         struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
-        pair_add(p, HLG_ROLE_DECODE, &config);
-        pair_add(p, HLG_ROLE_PREFILL, &config);
-        pair_connect(p, DECODE, PREFILL, 0, 0);
+        struct pair *p = pair_joined(&config, &config);
         make_hello(&hello.hello, decode ? HLG_ROLE_PREFILL : HLG_ROLE_DECODE);
         spoil(&hello.hello, i / 2);
         assert_int_equal(pair_feed_message(p, decode ? DECODE : PREFILL, 0, &hello), 0);
@@ -202,16 +159,11 @@ static void a_hello_that_does_not_fit_is_refused_with_a_reason(void **state)
 
 static void a_failed_open_refuses_the_peer(void **state)
 {
-    struct hlg_prefill_config config;
     struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
-    struct pair *p = pair_open();
+    struct pair *p = pair_joined(NULL, NULL);
     struct hlg_action action;
 
     (void)state;
-    pair_config(&config);
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
     make_hello(&hello.hello, HLG_ROLE_PREFILL);
     assert_int_equal(pair_feed_message(p, DECODE, 0, &hello), 0);
     struct hlg_event opened = {.kind = HLG_EVENT_PEER_OPENED, .peer = {.status = -HLG_EIO}};
@@ -226,7 +178,7 @@ static void a_failed_open_refuses_the_peer(void **state)
 
 static void a_second_hello_ends_the_session(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
 
     (void)state;
@@ -240,7 +192,7 @@ static void a_second_hello_ends_the_session(void **state)
 
 static void a_new_hello_of_a_node_ends_its_older_session(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct pair_ask ask = {.tokens = 9};
 
     (void)state;
@@ -273,7 +225,7 @@ static void messages_out_of_place_end_the_session(void **state)
             bool to_prefill = kind == HLG_MESSAGE_CANCEL; /* a CREDIT must give something */
             bool stays = kind == HLG_MESSAGE_HEARTBEAT || kind == HLG_MESSAGE_DRAIN ||
                          (side == DECODE ? to_decode : to_prefill);
-            struct pair *p = open_simple();
+            struct pair *p = pair_simple(NULL);
             struct hlg_message message = {.kind = kind};
             assert_int_equal(pair_feed_message(p, side, 0, &message), 0);
             bool drained = side == DECODE && kind == HLG_MESSAGE_DRAIN;
@@ -291,11 +243,8 @@ static void nothing_but_hello_comes_before_hello(void **state)
     pair_config(&config);
     for (uint32_t kind = HLG_MESSAGE_REQUEST; kind <= HLG_MESSAGE_CREDIT; kind++) {
         for (uint32_t side = 0; side < 2; side++) {
-            struct pair *p = pair_open();
             struct hlg_message message = {.kind = kind};
-            pair_add(p, HLG_ROLE_DECODE, &config);
-            pair_add(p, HLG_ROLE_PREFILL, &config);
-            pair_connect(p, DECODE, PREFILL, 0, 0);
+            struct pair *p = pair_joined(&config, &config);
             assert_int_equal(pair_feed_message(p, side, 0, &message), 0);
             pair_expect(p, side, "down");
             /* What is unread of an ended session is nothing. */
@@ -310,7 +259,7 @@ static void nothing_but_hello_comes_before_hello(void **state)
 
 static void heartbeats_keep_an_idle_session_alive(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     for (uint32_t i = 0; i < 40; i++) {
@@ -326,7 +275,7 @@ static void heartbeats_keep_an_idle_session_alive(void **state)
 
 static void silence_beyond_the_lease_ends_the_session(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct pair_ask ask = {.tokens = 9};
 
     (void)state;
@@ -347,7 +296,7 @@ static void silence_beyond_the_lease_ends_the_session(void **state)
 
 static void the_deadline_names_the_next_heartbeat_and_lease(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     hlg_time begin = p->now;
 
     (void)state;
@@ -371,11 +320,11 @@ static void the_deadline_names_the_next_heartbeat_and_lease(void **state)
 
 static void sessions_of_one_fence_domain_end_together(void **state)
 {
-    struct pair *p = open_three(4, 4);
+    struct pair *p = pair_two_sources(NULL, 4, 4);
 
     (void)state;
     p->sides[DECODE].hold_close = true;
-    assert_int_equal(down(p, DECODE, 1), 0);
+    assert_int_equal(pair_down(p, DECODE, 1), 0);
     pair_run(p);
     pair_expect(p, DECODE, "down down");
     assert_true(p->sides[DECODE].ends[0].closing && p->sides[DECODE].ends[1].closing);
@@ -389,10 +338,10 @@ static void sessions_of_one_fence_domain_end_together(void **state)
 
 static void sessions_of_other_fence_domains_go_on(void **state)
 {
-    struct pair *p = open_three(4, 5);
+    struct pair *p = pair_two_sources(NULL, 4, 5);
 
     (void)state;
-    assert_int_equal(down(p, DECODE, 1), 0);
+    assert_int_equal(pair_down(p, DECODE, 1), 0);
     pair_run(p);
     pair_expect(p, DECODE, "down");
     pair_expect(p, PREFILL, "");
@@ -405,7 +354,7 @@ static void a_peer_that_never_was_up_spares_its_domain(void **state)
 {
     (void)state;
     for (uint32_t refused = 0; refused < 2; refused++) {
-        struct pair *p = open_three(4, 5);
+        struct pair *p = pair_two_sources(NULL, 4, 5);
         struct hlg_message message = {.kind =
                                           refused == 1 ? HLG_MESSAGE_HELLO : HLG_MESSAGE_REQUEST};
         struct hlg_event up = {.kind = HLG_EVENT_CHANNEL_UP, .peer = {.peer = 2, .domain = 4}};
@@ -429,12 +378,12 @@ static void a_peer_that_never_was_up_spares_its_domain(void **state)
 
 static void a_peer_number_is_used_again_only_once_closed(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_event up = {.kind = HLG_EVENT_CHANNEL_UP};
 
     (void)state;
     p->sides[DECODE].hold_close = true;
-    assert_int_equal(down(p, DECODE, 0), 0);
+    assert_int_equal(pair_down(p, DECODE, 0), 0);
     pair_run(p);
     assert_int_equal(pair_feed(p, DECODE, &up), -HLG_ESTATE);
     pair_closed(p, DECODE, 0, 0);
@@ -449,7 +398,7 @@ static void a_peer_number_is_used_again_only_once_closed(void **state)
 
 static void a_draining_prefiller_gets_no_new_requests(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct pair_ask ask = {.tokens = 9};
 
     (void)state;
@@ -477,7 +426,7 @@ static void a_draining_prefiller_gets_no_new_requests(void **state)
 static void a_full_channel_keeps_messages_in_order(void **state)
 {
     struct hlg_event room = {.kind = HLG_EVENT_SEND_ROOM};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct pair_ask ask = {.tokens = 5};
 
     (void)state;
@@ -502,7 +451,7 @@ static void a_full_channel_keeps_messages_in_order(void **state)
 
 static void a_full_channel_does_not_block_another(void **state)
 {
-    struct pair *p = open_three(0, 1);
+    struct pair *p = pair_two_sources(NULL, 0, 1);
     struct pair_ask ask = {.tokens = 5};
 
     (void)state;
@@ -518,7 +467,7 @@ static void a_full_channel_does_not_block_another(void **state)
 
 static void too_many_waiting_messages_end_the_session(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.session = 1}};
 
     (void)state;
@@ -539,17 +488,13 @@ static void floods_of_two_leave_the_third_its_messages(void **state)
 {
     struct hlg_prefill_config config;
     struct hlg_message cancel = {.kind = HLG_MESSAGE_CANCEL, .answer = {.session = 1}};
-    struct pair *p = pair_open();
     uint32_t held = 0;
 
     (void)state;
     pair_config(&config);
     config.limits.reserve_percent = 50;
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
-    pair_connect(p, OTHER, PREFILL, 0, 1);
+    struct pair *p = pair_joined(&config, &config);
+    pair_join_other(p, HLG_ROLE_DECODE, &config, 1);
     pair_run(p);
     for (uint32_t peer = 0; peer < 2; peer++) {
         p->sides[PREFILL].ends[peer].refuse_count = 1;
@@ -574,7 +519,7 @@ static void floods_of_two_leave_the_third_its_messages(void **state)
 
 static void a_disconnect_says_bye_and_closes(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_event event = {.kind = HLG_EVENT_DISCONNECT};
 
     (void)state;
@@ -666,7 +611,7 @@ static void a_config_that_cannot_work_has_no_size(void **state)
 
 static void the_census_counts_what_is_in_use_and_nothing_at_rest(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     struct hlg_census decode;
     struct hlg_census prefill;
     const struct pair_ask ask = {.tokens = 9};
@@ -718,20 +663,13 @@ static void the_census_counts_what_is_in_use_and_nothing_at_rest(void **state)
 
 /* ---- ends of all kinds -------------------------------------------------------------------- */
 
-/* The older session's fence domain closes with it, and with the domain whoever is in it: also the new one,
- * which comes again. */
 /* Each side greets on its own channel first, and takes the other's HELLO on it for the newer one: both end,
  * as the other side says BYE. Nothing hangs, and one that dials again is UP. */
 static void dials_that_cross_end_both_and_one_more_mends(void **state)
 {
-    struct hlg_prefill_config config;
-    struct pair *p = pair_open();
+    struct pair *p = pair_joined(NULL, NULL);
 
     (void)state;
-    pair_config(&config);
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
     p->prefill_dials = true;
     pair_connect(p, DECODE, PREFILL, 1, 1);
     p->prefill_dials = false;
@@ -747,9 +685,11 @@ static void dials_that_cross_end_both_and_one_more_mends(void **state)
     pair_close(p);
 }
 
+/* The older session's fence domain closes with it, and with the domain whoever is in it: also the new one,
+ * which comes again. */
 static void a_new_hello_in_the_older_sessions_domain_comes_again(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     pair_connect(p, DECODE, PREFILL, 0, 0);
@@ -766,7 +706,7 @@ static void a_new_hello_in_the_older_sessions_domain_comes_again(void **state)
 /* A BYE that gives a reason refuses only who is not up yet. */
 static void a_bye_with_a_reason_ends_a_session_that_is_up(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     const struct hlg_message bye = {.kind = HLG_MESSAGE_BYE,
                                     .bye = {.why = {.code = HLG_REFUSAL_TABLE}}};
 
@@ -780,20 +720,15 @@ static void a_bye_with_a_reason_ends_a_session_that_is_up(void **state)
 
 static void a_session_that_ends_while_it_opens_stays_ended(void **state)
 {
-    struct hlg_prefill_config config;
     struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
-    struct pair *p = pair_open();
+    struct pair *p = pair_joined(NULL, NULL);
     struct hlg_action action;
 
     (void)state;
-    pair_config(&config);
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
     make_hello(&hello.hello, HLG_ROLE_PREFILL);
     assert_int_equal(pair_feed_message(p, DECODE, 0, &hello), 0);
     assert_int_equal(hlg_decode_next(p->sides[DECODE].decode, 0, HLG_ACTION_PEER_OPEN, &action), 1);
-    assert_int_equal(down(p, DECODE, 0), 0);
+    assert_int_equal(pair_down(p, DECODE, 0), 0);
     struct hlg_event opened = {.kind = HLG_EVENT_PEER_OPENED};
     assert_int_equal(pair_feed(p, DECODE, &opened), 0);
     pair_expect(p, DECODE, "down");
@@ -805,7 +740,7 @@ static void a_session_that_ends_while_it_opens_stays_ended(void **state)
 static void draining_is_said_once_and_only_of_prefillers(void **state)
 {
     const struct hlg_message drain = {.kind = HLG_MESSAGE_DRAIN};
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     assert_int_equal(pair_feed_message(p, DECODE, 0, &drain), 0);
@@ -819,17 +754,12 @@ static void draining_is_said_once_and_only_of_prefillers(void **state)
 /* A DRAIN between HELLO and the opened endpoints is said once the session is up. */
 static void a_drain_while_a_session_opens_is_said_when_it_is_up(void **state)
 {
-    struct hlg_prefill_config config;
     struct hlg_message hello = {.kind = HLG_MESSAGE_HELLO};
     const struct hlg_message drain = {.kind = HLG_MESSAGE_DRAIN};
-    struct pair *p = pair_open();
+    struct pair *p = pair_joined(NULL, NULL);
     struct hlg_action action;
 
     (void)state;
-    pair_config(&config);
-    pair_add(p, HLG_ROLE_DECODE, &config);
-    pair_add(p, HLG_ROLE_PREFILL, &config);
-    pair_connect(p, DECODE, PREFILL, 0, 0);
     make_hello(&hello.hello, HLG_ROLE_PREFILL);
     assert_int_equal(pair_feed_message(p, DECODE, 0, &hello), 0);
     assert_int_equal(pair_feed_message(p, DECODE, 0, &drain), 0);
@@ -872,7 +802,7 @@ static void who_dialled_says_drain_once_the_session_is_up(void **state)
 
 static void messages_of_no_peer_change_nothing(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
     const struct hlg_message bye = {.kind = HLG_MESSAGE_BYE};
 
     (void)state;

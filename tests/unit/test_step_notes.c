@@ -13,20 +13,7 @@
 
 #include <cmocka.h>
 
-enum {
-    DECODE = 0,
-    PREFILL = 1
-};
-
 #define TOKENS 9u /* 8 to prefill: two pages of four */
-
-static struct pair *open_simple(void)
-{
-    struct hlg_prefill_config config;
-
-    pair_config(&config);
-    return pair_simple(&config);
-}
 
 static hlg_handle submit(struct pair *p)
 {
@@ -60,7 +47,7 @@ static void expect_steps(const struct pair *p, uint32_t side, const uint32_t *st
 
 static void a_request_that_goes_well_is_noted_step_by_step(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     submit(p);
@@ -81,7 +68,7 @@ static void a_request_that_goes_well_is_noted_step_by_step(void **state)
 
 static void a_cancelled_request_is_noted_until_its_pages_return(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     hlg_handle request = submit(p);
@@ -110,7 +97,7 @@ static void a_cancelled_request_is_noted_until_its_pages_return(void **state)
 /* A REQUEST that its channel refused was not sent, and neither was one that nobody wants any more. */
 static void only_what_was_sent_is_noted_as_sent(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     p->sides[DECODE].ends[0].refuse_count = 1;
@@ -128,7 +115,7 @@ static void only_what_was_sent_is_noted_as_sent(void **state)
 
 static void a_session_is_noted_from_hello_to_closed(void **state)
 {
-    struct pair *p = open_simple();
+    struct pair *p = pair_simple(NULL);
 
     (void)state;
     p->sides[DECODE].hold_close = true;

@@ -22,12 +22,15 @@
 
 /* Long enough that a busy machine does not starve a thread for so long. */
 #define SPAN_NS (300 * HLG_NS_PER_MS)
+#define HANDLED 9
 
 /* A fabric over another one; its open() never returns when it is stuck. */
 struct sticky {
     struct hlg_fabric fabric;
     struct hlg_fabric *below;
     bool stuck;
+    bool crashes;
+    const char *_Atomic call; /* of this thread, while it opens an endpoint */
 };
 
 static struct sticky sticky;
@@ -36,6 +39,10 @@ static int sticky_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
                        struct hlg_transport **out)
 {
     (void)fabric;
+    sticky.call = hlg_messenger_call();
+    if (sticky.crashes) {
+        (void)raise(SIGSEGV); /* to this thread */
+    }
     while (sticky.stuck) {
         (void)poll(NULL, 0, 1000);
     }
@@ -61,9 +68,17 @@ static void tell(void *context, enum hlg_log_level level, const char *line)
     }
 }
 
+static void leave_by_handler(int number)
+{
+    (void)number;
+    _exit(HANDLED);
+}
+
 struct child {
     bool stuck;
+    bool crashes;
     int32_t status;
+    bool asks;         /* it says which call each thread is in */
     unsigned stop_ms;  /* the parent stops it for so long when it says that it is up */
     unsigned sleep_ms; /* of the child, with a session open and nothing to do */
 };
@@ -73,6 +88,7 @@ static _Noreturn void run_child(const struct child *child, int pipe_end)
     struct hlg_messenger_config config;
     struct duo *duo = calloc(1, sizeof *duo);
     (void)signal(SIGABRT, SIG_DFL);
+    (void)signal(SIGSEGV, leave_by_handler);
     duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
     sticky = (struct sticky){
         .fabric = {.open = sticky_open,
@@ -81,6 +97,7 @@ static _Noreturn void run_child(const struct child *child, int pipe_end)
                    .rails = duo->prefill.fabric->rails},
         .below = duo->prefill.fabric,
         .stuck = child->stuck,
+        .crashes = child->crashes,
     };
     config.fabric = &sticky.fabric;
     config.watchdog_ns = SPAN_NS;
@@ -97,6 +114,10 @@ static _Noreturn void run_child(const struct child *child, int pipe_end)
     (void)duo_connect(duo);
     duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 1);
     (void)dprintf(pipe_end, "up\n");
+    if (child->asks) {
+        const char *here = hlg_messenger_call();
+        (void)dprintf(pipe_end, "there %s here %s\n", sticky.call, here != NULL ? here : "none");
+    }
     (void)poll(NULL, 0, (int)child->sleep_ms);
     duo_close(duo);
     _exit(0);
@@ -177,6 +198,28 @@ static void a_process_that_was_stopped_is_not_stuck(void **state)
     assert_string_equal(said, "up\n");
 }
 
+static void a_crash_of_the_core_thread_reaches_the_engines_handler(void **state)
+{
+    char said[512] = "";
+    const struct child child = {.crashes = true, .status = 7};
+    (void)state;
+
+    const int status = run(&child, said, sizeof said);
+    assert_true(WIFEXITED(status));
+    assert_int_equal(WEXITSTATUS(status), HANDLED);
+    assert_string_equal(said, "");
+}
+
+static void a_thread_knows_the_call_that_it_is_in(void **state)
+{
+    char said[512] = "";
+    const struct child child = {.asks = true, .status = 7};
+    (void)state;
+
+    assert_int_equal(run(&child, said, sizeof said), 0);
+    assert_string_equal(said, "up\nthere open here none\n");
+}
+
 static void a_span_or_a_status_out_of_range_is_refused(void **state)
 {
     static const struct {
@@ -219,6 +262,8 @@ int main(void)
         cmocka_unit_test(without_a_status_it_aborts),
         cmocka_unit_test(a_thread_that_sleeps_is_not_stuck),
         cmocka_unit_test(a_process_that_was_stopped_is_not_stuck),
+        cmocka_unit_test(a_crash_of_the_core_thread_reaches_the_engines_handler),
+        cmocka_unit_test(a_thread_knows_the_call_that_it_is_in),
         cmocka_unit_test(a_span_or_a_status_out_of_range_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -193,6 +193,10 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
 {
     struct ofi_endpoint *trial = NULL;
 
+    if (config->port > UINT16_MAX) {
+        (void)snprintf(error, error_bytes, "port %u: use 0 (any) to 65535", config->port);
+        return -HLG_EINVAL;
+    }
     struct ofi_fabric *f = calloc(1, sizeof *f);
     if (f == NULL) {
         (void)snprintf(error, error_bytes, "out of memory");

@@ -58,7 +58,7 @@ struct hlg_ofi_provider {
  * and completed nothing between two refusals that lie stall_ns apart. Writes to it then give
  * -HLG_EPEER until it is closed.
  *
- * Returns 0, -HLG_EINVAL (no such provider), -HLG_EIO or -HLG_ENOMEM.
+ * Returns 0, -HLG_EINVAL (no such provider or port), -HLG_EIO or -HLG_ENOMEM.
  */
 int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric, char *error,
                  size_t error_bytes);
