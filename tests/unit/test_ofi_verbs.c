@@ -116,29 +116,6 @@ static void a_device_with_two_addresses_is_one_rail(void **state)
     case_close(&c);
 }
 
-/* rdma_cm would bind to 127.0.0.1 and connect nothing (measured over soft-RoCE): refused at start, with the
- * remedy, and auto goes on to TCP. */
-static void no_device_has_a_loopback_address(void **state)
-{
-    struct hlg_ofi_config config = {.provider = "verbs;ofi_rxm", .node = "127.0.0.1"};
-    struct hlg_fabric *fabric = NULL;
-    char error[256] = "";
-
-    (void)state;
-    fake_reset(&rxe);
-    assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), -HLG_EIO);
-    assert_non_null(strstr(error, "provider verbs;ofi_rxm cannot be used on 127.0.0.1"));
-    assert_non_null(strstr(error, "give its device's IP address"));
-    config.node = "::1";
-    assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), -HLG_EIO);
-    config.provider = "auto";
-    assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), -HLG_EIO);
-    assert_non_null(strstr(error, "provider auto cannot be used here"));
-    config.node = "192.0.2.1";
-    assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), 0);
-    hlg_ofi_close(fabric);
-}
-
 /* Up to 2.6 it follows freed memory when an immediate is unread at close (measured over soft-RoCE): nothing can
  * come any more, nothing is left, and then it is closed. Elsewhere the endpoint goes first. */
 static void nothing_is_unread_when_it_is_closed(void **state)
@@ -371,7 +348,6 @@ int main(void)
         cmocka_unit_test(pieces_are_as_long_as_device_and_row_allow),
         cmocka_unit_test(what_cannot_carry_the_contract_is_not_taken),
         cmocka_unit_test(a_device_with_two_addresses_is_one_rail),
-        cmocka_unit_test(no_device_has_a_loopback_address),
         cmocka_unit_test(nothing_is_unread_when_it_is_closed),
         cmocka_unit_test(auto_takes_it_before_tcp),
         cmocka_unit_test(each_write_has_an_immediate_and_no_delivery_complete),
