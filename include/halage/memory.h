@@ -36,6 +36,12 @@ struct hlg_fd_header {
 };
 
 /*
+ * How many GPUs this process sees (CUDA_VISIBLE_DEVICES is honoured), >= 1: ordinals are below it. As
+ * hlg_memory_create(), after fork(). Returns it, or -HLG_EUNSUPPORTED or -HLG_EIO with a sentence.
+ */
+int hlg_memory_devices(char *error, size_t error_bytes);
+
+/*
  * Make memory in this process, zeroed. Host memory is mapped shared and cannot be resized by anyone
  * any more (seals), so that no process that holds its descriptor can make another one fault. CUDA
  * memory is made with cuMemCreate, exportable, fit for RDMA where the GPU is, mapped for its own GPU;

@@ -232,6 +232,14 @@ static int make(const struct cuda *cuda, struct hlg_memory *m, int fd, char *err
     return code;
 }
 
+int hlg_memory_devices(char *error, size_t error_bytes)
+{
+    int code = 0;
+    const struct cuda *cuda = cuda_open(&code, error, error_bytes);
+
+    return cuda == NULL ? code : cuda->devices;
+}
+
 int memory_cuda_create(struct hlg_memory *m, char *error, size_t error_bytes)
 {
     int code = 0;

@@ -9,6 +9,11 @@ static int absent(char *error, size_t error_bytes)
         "kind host");
 }
 
+int hlg_memory_devices(char *error, size_t error_bytes)
+{
+    return absent(error, error_bytes);
+}
+
 int memory_cuda_create(struct hlg_memory *m, char *error, size_t error_bytes)
 {
     (void)m;

@@ -44,6 +44,9 @@ enum node_key {
     NODE_KEY_METRICS,
     NODE_KEY_CORES,
     NODE_KEY_NICS,
+    NODE_KEY_MEMORY,
+    NODE_KEY_DEVICE,
+    NODE_KEY_STAGED,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
 };
@@ -166,6 +169,26 @@ enum node_key {
          "NICs to use, names with commas between; 'auto': each lane those of its GPU, see "        \
          "'halage topo' (default: all of the provider)",                                           \
          0},                                                                                       \
+        {"memory",                                                                                 \
+         NODE_KEY_MEMORY,                                                                          \
+         "host|cuda",                                                                              \
+         0,                                                                                        \
+         "Where KV pages live: cuda is memory of NVIDIA GPUs (default host)",                      \
+         0},                                                                                       \
+        {"device",                                                                                 \
+         NODE_KEY_DEVICE,                                                                          \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "With --memory cuda: the GPU of all ranks, as CUDA_VISIBLE_DEVICES numbers them "         \
+         "(default: rank I has the I-th, counted round)",                                          \
+         0},                                                                                       \
+        {"staged",                                                                                 \
+         NODE_KEY_STAGED,                                                                          \
+         NULL,                                                                                     \
+         0,                                                                                        \
+         "With --memory cuda: move pages through pinned host memory, for providers that cannot "   \
+         "reach memory of GPUs",                                                                   \
+         0},                                                                                       \
         {"node-id", NODE_KEY_NODE_ID, "N", OPTION_HIDDEN, NULL, 0},                                \
         {"guard", NODE_KEY_GUARD, NULL, OPTION_HIDDEN, NULL, 0},                                   \
     {                                                                                              \
@@ -222,6 +245,10 @@ struct node_config {
     const char *nics;                  /* NULL: all */
     const char *metrics;               /* as given, a port; NULL: none */
     uint32_t metrics_port;             /* 0: any */
+    bool cuda;                         /* KV pages are in memory of GPUs */
+    bool staged;                       /* and move through pinned host memory */
+    const char *device_text;           /* as given; NULL: by rank */
+    uint32_t device;                   /* GPU of all ranks, where device_text says so */
     struct plant plant;
     const char *plant_text; /* as given; NULL: none */
 };
@@ -257,6 +284,9 @@ int node_config_parse(int key, const char *argument, const char *program,
  */
 int node_config_check(const struct node_config *config, char *text, size_t capacity);
 
+/* Where the pages are and how they move, for people: "host", "cuda", "cuda, staged through pinned host memory". */
+const char *node_config_memory(const struct node_config *config);
+
 /* Layout of a prefill node (HLG_ROLE_PREFILL; of the ranks that this source hosts) or a decode node. */
 void node_layout(const struct node_config *config, enum hlg_role role, struct hlg_layout *layout);
 
@@ -269,7 +299,7 @@ void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FI
 
 /* Words of struct node_config as options, but for --sources and --source, "--name=value". Each is malloc'd: free them all, and the
  * array's use is the caller's. Returns how many, <= NODE_CONFIG_WORDS, or -HLG_ENOMEM. */
-#define NODE_CONFIG_WORDS 28
+#define NODE_CONFIG_WORDS 32
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS]);
 
 /* What is in effect, after the options of a file, in one line: "config FILE: layers=4 pages=300 ...". */

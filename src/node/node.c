@@ -5,6 +5,7 @@
 #include "../cli/config_file.h"
 #include "../cli/options.h"
 #include "crash.h"
+#include "lane.h"
 #include "place.h"
 #include "plant_fabric.h"
 #include "plant_stop.h"
@@ -216,6 +217,44 @@ static int choose_ip(struct node *node, char ip[HLG_TCP_IP_BYTES])
     return CLI_DONE;
 }
 
+static void take_staged_log(void *context, const char *sentence)
+{
+    struct node *node = context;
+    if (node->started || node->options.verbose) { /* at start it says what --staged is */
+        node_say(node, "%s", sentence);
+    }
+}
+
+/* How pages in memory of GPUs get to the wire, and from there: as told, never chosen here. */
+static int reach_gpus(struct node *node)
+{
+    char text[256] = "";
+    struct hlg_transport_caps caps;
+    node->fabric->query(node->fabric, &caps);
+    if (!node->options.config.cuda || (caps.device_memory && !node->options.config.staged)) {
+        return CLI_DONE;
+    }
+    if (!node->options.config.staged) {
+        node_say(node,
+                 "provider %s cannot reach memory of GPUs here: add --staged, which moves pages "
+                 "through pinned host memory",
+                 node->provider);
+        return CLI_FAILED;
+    }
+    const struct hlg_staged_config config = {
+        .below = node->fabric,
+        .target = node->role == HLG_ROLE_DECODE,
+        .log = take_staged_log,
+        .log_context = node,
+    };
+    if (hlg_staged_create(&config, &node->staged, text, sizeof text) != 0) {
+        node_say(node, "%s", text);
+        return CLI_FAILED;
+    }
+    node->fabric = hlg_staged_fabric(node->staged);
+    return CLI_DONE;
+}
+
 static int open_fabric(struct node *node)
 {
     char text[256] = "";
@@ -231,12 +270,13 @@ static int open_fabric(struct node *node)
         .port = node->options.config.data_port,
         .devices = node->rails == 0 ? node->options.config.nics : NULL,
         .rails = node->rails,
+        .device_memory = node->options.config.cuda && !node->options.config.staged,
         .lane_devices = node->rails == 0 ? NULL : (const char *const *)node->lane_nics,
         .lane_count = node->rails == 0 ? 0 : HLG_RANKS_MAX,
         .log = take_fabric_log,
         .log_context = node,
     };
-    const int status = hlg_ofi_open(&config, &node->fabric, text, sizeof text);
+    int status = hlg_ofi_open(&config, &node->fabric, text, sizeof text);
     if (status != 0) {
         node_say(node, "%s", text);
         return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
@@ -244,6 +284,11 @@ static int open_fabric(struct node *node)
     node->fabric->query(node->fabric, &caps);
     memcpy(node->provider, caps.provider, sizeof node->provider);
     node->provider[sizeof node->provider - 1] = '\0';
+    node->ofi = node->fabric;
+    status = reach_gpus(node);
+    if (status != CLI_DONE) {
+        return status;
+    }
     return plant_fabric_wrap(node) ? CLI_DONE : CLI_FAILED;
 }
 
@@ -369,7 +414,8 @@ static int open_messenger(struct node *node)
     if (status != 0) {
         node_say(node, "the messenger does not start: %s (%s)",
                  hlg_messenger_error(node->messenger), hlg_error_text(status));
-        return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
+        /* With memory of GPUs it may be the driver's word for what nobody gave. */
+        return status == -HLG_EINVAL && !node->options.config.cuda ? CLI_BAD_INPUT : CLI_FAILED;
     }
     return CLI_DONE;
 }
@@ -428,11 +474,17 @@ int node_start(struct node *node, enum hlg_role role)
         .model = &config->model,
         .layout = &node->ranks_layout,
         .prefill = role == HLG_ROLE_PREFILL,
+        .cuda = config->cuda,
+        .device = config->device_text != NULL ? (int32_t)config->device : -1,
         .sample = node->sample,
     };
     if (ranks_start(&ranks, &node->ranks, text, sizeof text) != 0) {
         node->ranks = NULL;
         node_say(node, "%s", text);
+        return CLI_FAILED;
+    }
+    if (!lane_init(node)) {
+        node_say(node, "no memory");
         return CLI_FAILED;
     }
     crash_report(node->title, config->watchdog_ms != 0);
@@ -450,6 +502,7 @@ int node_start(struct node *node, enum hlg_role role)
     if (status == CLI_DONE) {
         serve_metrics(node);
         set_fds(node);
+        node->started = true;
     }
     return status;
 }
@@ -466,11 +519,13 @@ int node_stop(struct node *node, int status)
 {
     hlg_exporter_stop(node->exporter);
     const int recorded = hlg_messenger_destroy(node->messenger);
-    if (node->fabric != NULL) {
+    if (node->ofi != NULL) {
         plant_fabric_unwrap(node);
-        hlg_ofi_close(node->fabric);
+        hlg_staged_destroy(node->staged);
+        hlg_ofi_close(node->ofi);
     }
     ranks_stop(node->ranks);
+    lane_fini(node);
     for (uint32_t lane = 0; lane < HLG_RANKS_MAX; lane++) {
         free(node->lane_nics[lane]);
     }
@@ -567,8 +622,9 @@ void node_announce(struct node *node)
         node_config_print(&node->options.config, text, sizeof text);
     }
     node_say(node, "%s", text);
-    node_say(node, "%" PRIu32 " ranks, provider %s, listening on %s, port %d",
-             ranks_lanes(node->ranks), node->provider, node->options.address, port);
+    node_say(node, "%" PRIu32 " ranks, memory %s, provider %s, listening on %s, port %d",
+             ranks_lanes(node->ranks), node_config_memory(&node->options.config), node->provider,
+             node->options.address, port);
 }
 
 void node_send_step(struct node *node, const struct step *step, hlg_time begun, hlg_time ended)

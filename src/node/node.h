@@ -13,6 +13,7 @@
 #include <halage/exporter.h>
 #include <halage/messenger.h>
 #include <halage/placement.h>
+#include <halage/transport/staged.h>
 #include <poll.h>
 
 #define NODE_REPORTS 32u /* taken at a time */
@@ -36,7 +37,9 @@ struct node {
     struct hlg_layout ranks_layout; /* of those that it computes: all */
     struct ranks *ranks;
     struct hlg_fabric *fabric;
-    void *fabric_owned; /* a decorator of a planted fault; NULL: none */
+    struct hlg_fabric *ofi;    /* the one below all decorators */
+    struct hlg_staged *staged; /* --staged; NULL: none */
+    void *fabric_owned;        /* a decorator of a planted fault; NULL: none */
     struct hlg_messenger *messenger;
     struct hlg_exporter *exporter;  /* NULL: none */
     char *lane_nics[HLG_RANKS_MAX]; /* --nics auto: of each lane, with commas; NULL: any */
@@ -52,11 +55,15 @@ struct node {
     _Atomic uint32_t plant_reached; /* of a planted stop: times that its step was reached */
     int signals;                    /* signalfd; -1: signals are the starter's business */
     bool interrupted;
-    bool draining;  /* prefill, alone: SIGTERM came; the next signal interrupts */
-    bool stop;      /* the starter asked for it, or is gone */
-    bool abandoned; /* the starter is gone */
-    bool retry;     /* a queue was full: look again soon */
-    hlg_time due;   /* node_wait() waits no longer; 0: as long as it takes */
+    bool draining;   /* prefill, alone: SIGTERM came; the next signal interrupts */
+    bool stop;       /* the starter asked for it, or is gone */
+    bool abandoned;  /* the starter is gone */
+    bool started;    /* node_start() is over */
+    bool broken;     /* memory of a GPU failed; a line was said */
+    uint8_t *looked; /* of lane.h: [looked_bytes] */
+    uint64_t looked_bytes;
+    bool retry;   /* a queue was full: look again soon */
+    hlg_time due; /* node_wait() waits no longer; 0: as long as it takes */
     struct pollfd fds[3 + 2 * HLG_RANKS_MAX];
     uint32_t fd_count;
     uint64_t frame[CONTROL_FRAME_BYTES_MAX / sizeof(uint64_t)];

@@ -218,6 +218,7 @@ static void query_fabric(const struct hlg_fabric *fabric, struct hlg_transport_c
 {
     const struct plant_fabric *f = (const struct plant_fabric *)(const void *)fabric;
     f->below->query(f->below, caps);
+    caps->merge_bytes_max = 0; /* so that the last piece can be held alone */
 }
 
 static hlg_time now_fabric(struct hlg_fabric *fabric)

@@ -18,7 +18,7 @@ SOURCES = pathlib.Path(os.environ["HALAGE_SOURCE_DIR"])
 BIN = pathlib.Path(os.environ["HALAGE_BIN_DIR"])
 MAN1 = SOURCES / "docs" / "man"
 MAN3 = pathlib.Path(sys.argv.pop(1))
-KINDS = {("halage", "node"): ["prefill", "decode"], ("halage", "perf"): ["serve", "run"]}
+KINDS = {("halage", "node"): ["prefill", "decode"], ("halage", "perf"): ["serve", "run", "layer"]}
 ALWAYS = {"--help", "--usage", "--version"}
 
 

@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #define RXE_MESSAGE_BYTES (8u << 20)
+#define LOOKS_EVERY       256u /* refusals: PATIENCE_TRY of transports/ofi/progress.c */
 
 /*
  * soft-RoCE, with an IPv4 and an IPv6 address of the one device. Source: fi_getinfo of libfabric 1.17 on rdma_rxe
@@ -114,29 +115,6 @@ static void a_device_with_two_addresses_is_one_rail(void **state)
     case_open(&c, &rxe, &config);
     assert_string_equal(fake.node, "192.0.2.1"); /* rdma_cm binds by IP */
     case_close(&c);
-}
-
-/* rdma_cm would bind to 127.0.0.1 and connect nothing (measured over soft-RoCE): refused at start, with the
- * remedy, and auto goes on to TCP. */
-static void no_device_has_a_loopback_address(void **state)
-{
-    struct hlg_ofi_config config = {.provider = "verbs;ofi_rxm", .node = "127.0.0.1"};
-    struct hlg_fabric *fabric = NULL;
-    char error[256] = "";
-
-    (void)state;
-    fake_reset(&rxe);
-    assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), -HLG_EIO);
-    assert_non_null(strstr(error, "provider verbs;ofi_rxm cannot be used on 127.0.0.1"));
-    assert_non_null(strstr(error, "give its device's IP address"));
-    config.node = "::1";
-    assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), -HLG_EIO);
-    config.provider = "auto";
-    assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), -HLG_EIO);
-    assert_non_null(strstr(error, "provider auto cannot be used here"));
-    config.node = "192.0.2.1";
-    assert_int_equal(hlg_ofi_open(&config, &fabric, error, sizeof error), 0);
-    hlg_ofi_close(fabric);
 }
 
 /* Up to 2.6 it follows freed memory when an immediate is unread at close (measured over soft-RoCE): nothing can
@@ -288,6 +266,81 @@ static void the_first_write_waits_for_its_connection(void **state)
     case_close(&c);
 }
 
+/* Refuses writes to peer 0 until the next one is worth a look at the queue, for what `before` says is under way. */
+static void refuse_until_it_looks(struct ofi_case *c)
+{
+    for (uint32_t i = 1; i < LOOKS_EVERY; i++) {
+        fake.again_count = 1;
+        assert_int_equal(case_write(c, 0, 1, 2, 0), 0);
+    }
+    fake.again_count = 1;
+}
+
+/* What a write finds while it waits on the spot is told by the next poll, and until then nobody sleeps. */
+static void what_a_write_finds_is_kept_for_the_next_poll(void **state)
+{
+    struct ofi_case c;
+
+    (void)state;
+    case_open(&c, &rxe, NULL);
+    assert_int_equal(case_write(&c, 0, 0, 1, 0), 1);
+    refuse_until_it_looks(&c);
+    fake_arrives(0x10);
+    fake_done(0);
+    assert_int_equal(case_write(&c, 0, 1, 2, 0), 1);
+    assert_int_equal(fake.queue_count, 0);
+    assert_int_equal(c.t->ops->wait_fd(c.t), -HLG_ESTATE);
+    case_poll(&c);
+    assert_int_equal(c.done, 1);
+    assert_int_equal(c.immediates, 1);
+    assert_true(c.t->ops->wait_fd(c.t) >= 0);
+    case_close(&c);
+    assert_int_equal(c.failed, 1);
+}
+
+/* Also when the endpoint is closed in between. */
+static void what_a_write_finds_is_told_after_close(void **state)
+{
+    struct ofi_case c;
+
+    (void)state;
+    case_open(&c, &rxe, NULL);
+    assert_int_equal(case_write(&c, 0, 0, 1, 0), 1);
+    refuse_until_it_looks(&c);
+    fake_done(0);
+    assert_int_equal(case_write(&c, 0, 1, 2, 0), 1);
+    case_close(&c);
+    assert_int_equal(c.done, 1);
+    assert_int_equal(c.failed, 1);
+    assert_int_equal(c.status, -HLG_ECANCELED);
+}
+
+/* While a write waits on the spot it may learn that its peer is lost: it posts nothing more, whatever the
+ * provider says next, and the peer is told to be down once. */
+static void a_write_that_learns_that_its_peer_is_lost_ends(void **state)
+{
+    static const int answers[] = {-FI_ENOTCONN, -FI_EAGAIN, 0};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof answers / sizeof answers[0]; i++) {
+        struct ofi_case c;
+        case_open(&c, &rxe, NULL);
+        assert_int_equal(case_write(&c, 0, 0, 1, 0), 1);
+        refuse_until_it_looks(&c);
+        fake_error(0, FI_EIO, true);
+        fake_done(0);
+        fake.write_rc = answers[i];
+        assert_int_equal(case_write(&c, 0, 1, 2, 0), -HLG_EPEER);
+        assert_int_equal(fake.write_count, 1);
+        case_poll(&c);
+        assert_int_equal(c.done, 1);
+        assert_int_equal(c.downs[0], 1);
+        assert_int_equal(c.downs[1], 0);
+        case_close(&c);
+        assert_int_equal(c.failed, 0);
+    }
+}
+
 static void a_sleeper_asks_first_whether_it_may(void **state)
 {
     struct ofi_case c;
@@ -371,7 +424,6 @@ int main(void)
         cmocka_unit_test(pieces_are_as_long_as_device_and_row_allow),
         cmocka_unit_test(what_cannot_carry_the_contract_is_not_taken),
         cmocka_unit_test(a_device_with_two_addresses_is_one_rail),
-        cmocka_unit_test(no_device_has_a_loopback_address),
         cmocka_unit_test(nothing_is_unread_when_it_is_closed),
         cmocka_unit_test(auto_takes_it_before_tcp),
         cmocka_unit_test(each_write_has_an_immediate_and_no_delivery_complete),
@@ -379,6 +431,9 @@ int main(void)
         cmocka_unit_test(an_error_that_names_no_write_ends_who_has_one),
         cmocka_unit_test(an_error_of_nobody_ends_nothing),
         cmocka_unit_test(the_first_write_waits_for_its_connection),
+        cmocka_unit_test(what_a_write_finds_is_kept_for_the_next_poll),
+        cmocka_unit_test(what_a_write_finds_is_told_after_close),
+        cmocka_unit_test(a_write_that_learns_that_its_peer_is_lost_ends),
         cmocka_unit_test(a_sleeper_asks_first_whether_it_may),
         cmocka_unit_test(a_small_queue_makes_a_small_window),
         cmocka_unit_test(gpu_memory_is_registered_by_interface_and_device),

@@ -81,15 +81,7 @@ static void explain_absent(const char *name, const char *node, char *error, size
 {
     struct hlg_ofi_provider here[HLG_OFI_PROVIDERS_MAX];
     const uint32_t count = hlg_ofi_list(node, here, HLG_OFI_PROVIDERS_MAX);
-    const struct ofi_provider *provider = ofi_provider_find(name);
 
-    if (provider != NULL && ofi_provider_shuns(provider, node)) {
-        (void)snprintf(error, error_bytes,
-                       "provider %s cannot be used on %s, which no RDMA device has: give its "
-                       "device's IP address (halage: --advertise)",
-                       name, node);
-        return;
-    }
     (void)snprintf(error, error_bytes, "provider %s cannot be used here%s%s: %s", name,
                    node != NULL ? " on " : "", node != NULL ? node : "",
                    count == 0 ? "nor can any other" : "what can is ");

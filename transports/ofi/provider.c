@@ -246,12 +246,6 @@ bool ofi_is_loopback(const char *node)
     return inet_pton(AF_INET6, node, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-/* rdma_cm binds to 127.0.0.1 without a word, and connects nothing from there (Linux 6.1, soft-RoCE). */
-bool ofi_provider_shuns(const struct ofi_provider *provider, const char *node)
-{
-    return provider->rdma && !provider->without_ip && node != NULL && ofi_is_loopback(node);
-}
-
 static struct fi_info *make_hints(const struct ofi_provider *provider, bool gpus)
 {
     struct fi_info *hints = fi_allocinfo();
@@ -307,9 +301,6 @@ static struct fi_info *look(const struct ofi_provider *provider, const char *nod
 {
     struct fi_info *found = NULL;
 
-    if (ofi_provider_shuns(provider, node)) {
-        return NULL;
-    }
     set_environment();
     struct fi_info *hints = make_hints(provider, gpus);
     if (hints == NULL) {

@@ -43,9 +43,6 @@ bool ofi_provider_is_served(const struct ofi_provider *provider, char *sentence,
 /* Whether a node's address, as text, stays within this host. */
 bool ofi_is_loopback(const char *node);
 
-/* Whether the provider is of an RDMA device with an IP address, and `node` can be none. May be NULL. */
-bool ofi_provider_shuns(const struct ofi_provider *provider, const char *node);
-
 /*
  * Ask libfabric for the provider. Returns a list of which every entry is of that provider and can
  * carry the contract, one entry a device; NULL when there is none. Free with ofi_infos_free.
