@@ -8,6 +8,10 @@
 
 #include "base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* What a decode node does before READY for GPU memory that NICs write themselves. */
 enum hlg_flush_policy {
     HLG_FLUSH_AUTO = 0, /* CUDA where the GPU's attributes say that it does not order such writes */
@@ -33,5 +37,9 @@ struct hlg_flusher {
     /* Requests that are over, in the order of finish. Returns how many of `capacity` were filled in. */
     int (*poll)(struct hlg_flusher *flusher, struct hlg_flushed *done, uint32_t capacity);
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -16,6 +16,8 @@ typedef unsigned long long cuda_alloc; /* CUmemGenericAllocationHandle */
 typedef struct cuda_context_opaque *cuda_context;
 typedef struct cuda_stream_opaque *cuda_stream;
 typedef struct cuda_event_opaque *cuda_event;
+typedef struct cuda_module_opaque *cuda_module;     /* CUmodule */
+typedef struct cuda_function_opaque *cuda_function; /* CUfunction */
 
 struct cuda_uuid {
     unsigned char bytes[16];
@@ -53,14 +55,20 @@ enum cuda_number {
     CUDA_NO_DEVICE = 100,
     CUDA_INVALID_DEVICE = 101,
     CUDA_INVALID_CONTEXT = 201,
+    CUDA_NO_BINARY_FOR_GPU = 209,
+    CUDA_INVALID_PTX = 218,
+    CUDA_NO_JIT_COMPILER = 221,
+    CUDA_OLD_FOR_PTX = 222, /* CUDA_ERROR_UNSUPPORTED_PTX_VERSION */
     CUDA_OPERATING_SYSTEM = 304,
     CUDA_INVALID_HANDLE = 400,
     CUDA_NOT_FOUND = 500,
     CUDA_NOT_READY = 600,
     CUDA_ILLEGAL_ADDRESS = 700,
+    CUDA_REGISTERED_ALREADY = 712,
     CUDA_NOT_PERMITTED = 800,
     CUDA_NOT_SUPPORTED = 801,
     CUDA_DRIVER_MISMATCH = 803,
+    CUDA_CAPTURE_UNSUPPORTED = 900,
     CUDA_UNKNOWN = 999,
     /* CUdevice_attribute */
     CUDA_ATTR_VMM = 102,
@@ -97,6 +105,10 @@ enum cuda_number {
     CUDA_HOSTALLOC_PORTABLE = 1,
     CUDA_HOSTALLOC_DEVICEMAP = 2,
     CUDA_PROC_ADDRESS_DEFAULT = 0,
+    /* CUstreamCaptureStatus, CUstreamCaptureMode */
+    CUDA_CAPTURE_NONE = 0,
+    CUDA_CAPTURE_ACTIVE = 1,
+    CUDA_CAPTURE_THREAD_LOCAL = 1,
 };
 
 /*
@@ -138,6 +150,9 @@ enum cuda_number {
     X(cuPointerGetAttribute, 4000, (void *value, int attribute, cuda_ptr pointer))                 \
     X(cuMemHostAlloc, 2020, (void **host, size_t bytes, unsigned flags))                           \
     X(cuMemFreeHost, 2000, (void *host))                                                           \
+    X(cuMemHostRegister, 6050, (void *host, size_t bytes, unsigned flags))                         \
+    X(cuMemHostUnregister, 4000, (void *host))                                                     \
+    X(cuMemHostGetDevicePointer, 3020, (cuda_ptr * device, void *host, unsigned flags))            \
     X(cuMemcpyHtoD, 3020, (cuda_ptr to, const void *from, size_t bytes))                           \
     X(cuMemcpyDtoH, 3020, (void *to, cuda_ptr from, size_t bytes))                                 \
     X(cuMemcpyHtoDAsync, 3020, (cuda_ptr to, const void *from, size_t bytes, cuda_stream stream))  \
@@ -146,6 +161,16 @@ enum cuda_number {
     X(cuStreamCreate, 2000, (cuda_stream * stream, unsigned flags))                                \
     X(cuStreamSynchronize, 2000, (cuda_stream stream))                                             \
     X(cuStreamDestroy, 4000, (cuda_stream stream))                                                 \
+    X(cuStreamIsCapturing, 10000, (cuda_stream stream, int *status))                               \
+    X(cuStreamWriteValue32, 11070,                                                                 \
+      (cuda_stream stream, cuda_ptr to, uint32_t value, unsigned flags))                           \
+    X(cuModuleLoadData, 2000, (cuda_module * module, const void *image))                           \
+    X(cuModuleUnload, 2000, (cuda_module module))                                                  \
+    X(cuModuleGetFunction, 2000, (cuda_function * function, cuda_module module, const char *name)) \
+    X(cuLaunchKernel, 4000,                                                                        \
+      (cuda_function function, unsigned grid_x, unsigned grid_y, unsigned grid_z,                  \
+       unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,                \
+       cuda_stream stream, void **parameters, void **extra))                                       \
     X(cuEventCreate, 2000, (cuda_event * event, unsigned flags))                                   \
     X(cuEventRecord, 2000, (cuda_event event, cuda_stream stream))                                 \
     X(cuEventQuery, 2000, (cuda_event event))                                                      \

@@ -14,6 +14,8 @@ static struct {
     struct cuda cuda;
 } driver = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+#define OLD_GPU "this GPU is older than sm_70, or its driver: use HLG_COUNTER_WRITE"
+
 static const struct {
     cuda_result result;
     int code;
@@ -36,6 +38,16 @@ static const struct {
     {CUDA_NOT_PERMITTED, -HLG_EUNSUPPORTED, "the driver does not permit it: see its log in dmesg"},
     {CUDA_NOT_SUPPORTED, -HLG_EUNSUPPORTED,
      "this GPU or driver cannot do it: use memory of kind host, or a newer driver"},
+    {CUDA_NO_BINARY_FOR_GPU, -HLG_EUNSUPPORTED, OLD_GPU},
+    {CUDA_INVALID_PTX, -HLG_EUNSUPPORTED, OLD_GPU},
+    {CUDA_OLD_FOR_PTX, -HLG_EUNSUPPORTED, OLD_GPU},
+    {CUDA_NO_JIT_COMPILER, -HLG_EUNSUPPORTED,
+     "put libnvidia-ptxjitcompiler.so.1 of the driver into the container "
+     "(NVIDIA_DRIVER_CAPABILITIES), "
+     "or use HLG_COUNTER_WRITE"},
+    {CUDA_REGISTERED_ALREADY, -HLG_EINVAL,
+     "that memory is pinned already: give each counter memory of its own"},
+    {CUDA_CAPTURE_UNSUPPORTED, -HLG_ESTATE, "do it while no stream is captured to a graph"},
     {CUDA_NOT_INITIALIZED, -HLG_ESTATE,
      "the driver was begun before this process was forked: make memory after fork()"},
     {CUDA_DRIVER_MISMATCH, -HLG_EUNSUPPORTED,
@@ -85,7 +97,8 @@ static int find_call(void *library, const char *name, int version, void **call)
 static bool may_be_missing(const char *name)
 {
     return strcmp(name, "cuMemGetHandleForAddressRange") == 0 ||
-           strcmp(name, "cuFlushGPUDirectRDMAWrites") == 0;
+           strcmp(name, "cuFlushGPUDirectRDMAWrites") == 0 ||
+           strcmp(name, "cuStreamWriteValue32") == 0;
 }
 
 static int find_calls(void *library, struct cuda *cuda, char *error, size_t error_bytes)

@@ -14,7 +14,7 @@ struct cuda {
 
 /*
  * The driver, loaded and begun by the first call of this process that succeeds, and kept. Calls that
- * the driver is too old for are NULL: cuMemGetHandleForAddressRange (11.7) and
+ * the driver is too old for are NULL: cuMemGetHandleForAddressRange and cuStreamWriteValue32 (11.7) and
  * cuFlushGPUDirectRDMAWrites (11.3) alone may be missing. Any thread.
  *
  * Returns it, or NULL with *code and a sentence that says what to do.

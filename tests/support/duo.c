@@ -92,7 +92,8 @@ int duo_open_side(struct duo *duo, struct duo_side *side, const struct hlg_messe
     }
     assert_int_equal(hlg_messenger_places_linear(side->messenger), 0);
     if (prefill) {
-        assert_int_equal(hlg_messenger_counter_watch(side->messenger, 0, &duo->counter), 0);
+        const _Atomic uint32_t *word = duo->word != NULL ? duo->word : &duo->counter;
+        assert_int_equal(hlg_messenger_counter_watch(side->messenger, 0, word), 0);
     }
     error = hlg_messenger_start(side->messenger);
     (void)snprintf(duo->error, sizeof duo->error, "%s", hlg_messenger_error(side->messenger));
@@ -125,10 +126,17 @@ int duo_connect(struct duo *duo)
 
 struct duo *duo_open(void)
 {
+    return duo_open_watching(NULL, NULL);
+}
+
+struct duo *duo_open_watching(const _Atomic uint32_t *word, void (*launch)(uint32_t forward))
+{
     struct hlg_messenger_config config;
     struct duo *duo = calloc(1, sizeof *duo);
 
     assert_non_null(duo);
+    duo->word = word;
+    duo->launch = launch;
     duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
     if (duo_open_side(duo, &duo->prefill, &config) != 0) {
         fail_msg("%s", duo->error);
@@ -172,7 +180,11 @@ static void compute(struct duo *duo, hlg_ticket ticket)
     duo->forward++;
     assert_int_equal(hlg_messenger_admit(m, ticket, &admit), 0);
     assert_int_equal(hlg_messenger_chunk(m, ticket, duo->forward, 0, request.tokens - 1), 0);
-    for (uint32_t done = 1; duo->progress == DUO_COUNTER && done <= DUO_LAYERS + 1; done++) {
+    if (duo->launch != NULL) {
+        duo->launch(duo->forward);
+    }
+    for (uint32_t done = 1;
+         duo->launch == NULL && duo->progress == DUO_COUNTER && done <= DUO_LAYERS + 1; done++) {
         atomic_store_explicit(&duo->counter, duo->forward << 8 | done, memory_order_release);
     }
     if (duo->progress == DUO_FORWARD_END) {

@@ -563,7 +563,7 @@ int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32
 }
 
 /* A write of ours was refused though there is room in our window: wait for a completion on the spot, if that is
- * worth while. Returns whether one came; what was reaped is for the next poll. */
+ * worth while. Returns whether one came, and the peer is not lost; what was reaped is for the next poll. */
 static bool await_room(struct ofi_endpoint *e, struct ofi_peer *peer)
 {
     struct output out = {.events = e->stash, .capacity = OFI_STASH, .filled = e->stashed};
@@ -582,7 +582,7 @@ static bool await_room(struct ofi_endpoint *e, struct ofi_peer *peer)
     }
     e->stashed = out.filled;
     patience_learn(&e->write_patience, peer->outstanding != before);
-    return peer->outstanding != before;
+    return peer->outstanding != before && !peer->down;
 }
 
 int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
@@ -606,6 +606,9 @@ int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
     if (rest.piece_begin > w->piece_begin) {
         peer->refused_first = HLG_TIME_NEVER;
         return (int64_t)(rest.piece_begin - w->piece_begin);
+    }
+    if (peer->down) {
+        return -HLG_EPEER; /* so await_room found */
     }
     if (rc == -FI_EFAULT) {
         return -HLG_EINVAL;

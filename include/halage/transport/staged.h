@@ -16,6 +16,10 @@
 
 #include "halage/transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_staged;
 
 /* Numbers that are 0 take their defaults. */
@@ -55,5 +59,9 @@ void hlg_staged_stats(const struct hlg_staged *staged, struct hlg_staged_stats *
 
 /* After all its endpoints were freed. Waits for copies; takes NULL. */
 void hlg_staged_destroy(struct hlg_staged *staged);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -169,11 +169,11 @@ EXPORT int fake_cuda_live(char *text, size_t bytes)
     (void)pthread_mutex_unlock(&fake.lock);
     (void)snprintf(text, bytes,
                    "allocations %d handles %d mappings %d reservations %d contexts %d streams %d "
-                   "events %d pinned %d",
+                   "events %d pinned %d modules %d graphs %d",
                    l.allocations, l.handles, l.mappings, l.reservations, l.contexts, l.streams,
-                   l.events, l.pinned);
+                   l.events, l.pinned, l.modules, l.graphs);
     return l.allocations + l.handles + l.mappings + l.reservations + l.contexts + l.streams +
-           l.events + l.pinned;
+           l.events + l.pinned + l.modules + l.graphs;
 }
 
 /* FAKE_CUDA_REPORT=FILE: one line a process at its end, and one for each call that was made. */

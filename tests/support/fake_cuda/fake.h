@@ -4,7 +4,7 @@
  * can be made to fail. How to steer it: README.md. What cannot be shown with it: anything of a GPU.
  *
  * calls.c counts, fails and hands out the calls; device.c has devices and contexts, vmm.c memory,
- * stream.c streams, events and copies.
+ * stream.c streams, events and copies, graph.c modules, kernels and graphs.
  */
 #ifndef FAKE_CUDA_H
 #define FAKE_CUDA_H
@@ -14,15 +14,20 @@
 #include <pthread.h>
 #include <stdbool.h>
 
+typedef struct cuda_graph_opaque *cuda_graph;
+typedef struct cuda_graph_opaque *cuda_graph_exec;
+
 /* Calls that tests and later code want, beside those that the library uses: X as for CUDA_CALLS. */
-#define FAKE_CALLS(X)                                                                   \
-    X(cuCtxGetCurrent, 4000, (cuda_context * context))                                  \
-    X(cuCtxSetCurrent, 4000, (cuda_context context))                                    \
-    X(cuMemHostRegister, 6050, (void *host, size_t bytes, unsigned flags))              \
-    X(cuMemHostUnregister, 4000, (void *host))                                          \
-    X(cuMemHostGetDevicePointer, 3020, (cuda_ptr * device, void *host, unsigned flags)) \
-    X(cuStreamWriteValue32, 11070,                                                      \
-      (cuda_stream stream, cuda_ptr to, uint32_t value, unsigned flags))                \
+#define FAKE_CALLS(X)                                                       \
+    X(cuCtxGetCurrent, 4000, (cuda_context * context))                      \
+    X(cuCtxSetCurrent, 4000, (cuda_context context))                        \
+    X(cuStreamBeginCapture, 10010, (cuda_stream stream, int mode))          \
+    X(cuStreamEndCapture, 10000, (cuda_stream stream, cuda_graph * graph))  \
+    X(cuGraphInstantiateWithFlags, 11040,                                   \
+      (cuda_graph_exec * exec, cuda_graph graph, unsigned long long flags)) \
+    X(cuGraphLaunch, 10000, (cuda_graph_exec exec, cuda_stream stream))     \
+    X(cuGraphDestroy, 10000, (cuda_graph graph))                            \
+    X(cuGraphExecDestroy, 10000, (cuda_graph_exec exec))                    \
     X(cuStreamWaitValue32, 11070, (cuda_stream stream, cuda_ptr at, uint32_t value, unsigned flags))
 
 #define FAKE_DECLARE(name, version, arguments) cuda_result fake_##name arguments;
@@ -48,6 +53,8 @@ struct fake_live {
     int streams;
     int events;
     int pinned; /* host allocations and registrations */
+    int modules;
+    int graphs; /* and what was instantiated of them */
 };
 
 struct fake {
@@ -76,5 +83,50 @@ uint8_t *fake_bytes(cuda_ptr pointer, size_t *room);
 /* Whether all of a range is mapped and accessible. With `lock` held. */
 bool fake_mapped(cuda_ptr pointer, size_t bytes);
 bool fake_pinned(const void *host);
+
+/* ---- stream.c ---- */
+
+enum kind {
+    COPY_OUT = 1, /* device to host */
+    COPY_IN,
+    FILL,
+    RECORD,
+    WRITE_WORD,
+    WAIT_WORD,
+    KERNEL,
+};
+
+struct operation {
+    enum kind kind;
+    cuda_ptr device;
+    void *host;
+    size_t bytes;
+    uint32_t value;
+    cuda_event event;
+    uint64_t turn;
+    cuda_function function;
+    struct operation *next;
+};
+
+/* Operations in order, of a stream or a graph. */
+struct operations {
+    struct operation *first;
+    struct operation **last;
+};
+void fake_operations_begin(struct operations *list);
+bool fake_operations_add(struct operations *list, const struct operation *operation);
+void fake_operations_free(struct operations *list);
+
+/* Put an operation into a stream, or into the graph that it is captured to. */
+cuda_result fake_put(cuda_stream stream, const struct operation *operation);
+/* What a stream is captured to; NULL: it is not. Set by one thread, that of the stream's caller. */
+struct operations **fake_capture(cuda_stream stream);
+/* Whether the word may be used by a kernel now; as a pointer that the CPU may follow. */
+_Atomic uint32_t *fake_word(cuda_ptr device);
+
+/* ---- graph.c ---- */
+
+/* The work of a kernel. */
+void fake_run(const struct operation *operation);
 
 #endif

@@ -10,33 +10,13 @@
 #include <string.h>
 #include <time.h>
 
-enum kind {
-    COPY_OUT = 1, /* device to host */
-    COPY_IN,
-    FILL,
-    RECORD,
-    WRITE_WORD,
-    WAIT_WORD,
-};
-
-struct operation {
-    enum kind kind;
-    cuda_ptr device;
-    void *host;
-    size_t bytes;
-    uint32_t value;
-    cuda_event event;
-    uint64_t turn;
-    struct operation *next;
-};
-
 struct cuda_stream_opaque {
     pthread_t thread;
     pthread_mutex_t lock;
     pthread_cond_t news; /* something to do, or the end */
     pthread_cond_t idle;
-    struct operation *first;
-    struct operation **last;
+    struct operations queue;
+    struct operations *capture; /* NULL: it runs */
     bool busy;
     bool end;
 };
@@ -68,7 +48,7 @@ static bool move(cuda_ptr device, void *host, const void *from, size_t bytes, in
     return whole;
 }
 
-static _Atomic uint32_t *word_at(cuda_ptr device)
+_Atomic uint32_t *fake_word(cuda_ptr device)
 {
     size_t room = 0;
 
@@ -109,12 +89,15 @@ static void carry_out(const struct operation *o)
         atomic_store(&o->event->done, o->turn);
         break;
     case WRITE_WORD:
-        atomic_store_explicit(word_at(o->device), o->value, memory_order_release);
+        atomic_store_explicit(fake_word(o->device), o->value, memory_order_release);
         break;
     case WAIT_WORD:
-        while (atomic_load_explicit(word_at(o->device), memory_order_acquire) < o->value) {
+        while (atomic_load_explicit(fake_word(o->device), memory_order_acquire) < o->value) {
             nap(20000);
         }
+        break;
+    case KERNEL:
+        fake_run(o);
         break;
     }
     if (!whole) {
@@ -127,16 +110,16 @@ static void *run(void *of)
     cuda_stream s = of;
 
     (void)pthread_mutex_lock(&s->lock);
-    while (!s->end || s->first != NULL) {
-        struct operation *o = s->first;
+    while (!s->end || s->queue.first != NULL) {
+        struct operation *o = s->queue.first;
         if (o == NULL) {
             s->busy = false;
             (void)pthread_cond_broadcast(&s->idle);
             (void)pthread_cond_wait(&s->news, &s->lock);
             continue;
         }
-        s->first = o->next;
-        s->last = s->first == NULL ? &s->first : s->last;
+        s->queue.first = o->next;
+        s->queue.last = o->next == NULL ? &s->queue.first : s->queue.last;
         (void)pthread_mutex_unlock(&s->lock);
         carry_out(o);
         free(o);
@@ -146,22 +129,54 @@ static void *run(void *of)
     return NULL;
 }
 
-static cuda_result put(cuda_stream s, const struct operation *operation)
+void fake_operations_begin(struct operations *list)
+{
+    list->first = NULL;
+    list->last = &list->first;
+}
+
+bool fake_operations_add(struct operations *list, const struct operation *operation)
 {
     struct operation *o = malloc(sizeof *o);
 
-    if (o == NULL || s == NULL) {
-        free(o);
-        return CUDA_INVALID_HANDLE; /* the null stream is not for us */
+    if (o == NULL) {
+        return false;
     }
     *o = *operation;
+    o->next = NULL;
+    *list->last = o;
+    list->last = &o->next;
+    return true;
+}
+
+void fake_operations_free(struct operations *list)
+{
+    while (list->first != NULL) {
+        struct operation *o = list->first;
+        list->first = o->next;
+        free(o);
+    }
+}
+
+struct operations **fake_capture(cuda_stream stream)
+{
+    return &stream->capture;
+}
+
+cuda_result fake_put(cuda_stream s, const struct operation *operation)
+{
+    if (s == NULL) {
+        return CUDA_INVALID_HANDLE; /* the null stream is not for us */
+    }
+    if (s->capture != NULL) {
+        return fake_operations_add(s->capture, operation) ? CUDA_OK : CUDA_OUT_OF_MEMORY;
+    }
     (void)pthread_mutex_lock(&s->lock);
-    *s->last = o;
-    s->last = &o->next;
-    s->busy = true;
+    const bool added = fake_operations_add(&s->queue, operation);
+    s->busy = s->busy || added;
     (void)pthread_cond_signal(&s->news);
     (void)pthread_mutex_unlock(&s->lock);
-    return CUDA_OK;
+    return added ? CUDA_OK : CUDA_OUT_OF_MEMORY;
 }
 
 cuda_result fake_cuStreamCreate(cuda_stream *stream, unsigned flags)
@@ -175,7 +190,7 @@ cuda_result fake_cuStreamCreate(cuda_stream *stream, unsigned flags)
     if (s == NULL) {
         return CUDA_OUT_OF_MEMORY;
     }
-    s->last = &s->first;
+    fake_operations_begin(&s->queue);
     (void)pthread_mutex_init(&s->lock, NULL);
     (void)pthread_cond_init(&s->news, NULL);
     (void)pthread_cond_init(&s->idle, NULL);
@@ -192,8 +207,11 @@ cuda_result fake_cuStreamCreate(cuda_stream *stream, unsigned flags)
 
 cuda_result fake_cuStreamSynchronize(cuda_stream s)
 {
-    const cuda_result failed = fake_enter(CALL_cuStreamSynchronize);
+    const cuda_result failed = fake_enter_current(CALL_cuStreamSynchronize);
 
+    if (s->capture != NULL) {
+        return CUDA_CAPTURE_UNSUPPORTED;
+    }
     (void)pthread_mutex_lock(&s->lock);
     while (failed == CUDA_OK && s->busy) {
         (void)pthread_cond_wait(&s->idle, &s->lock);
@@ -244,13 +262,14 @@ cuda_result fake_cuEventCreate(cuda_event *event, unsigned flags)
 
 cuda_result fake_cuEventRecord(cuda_event event, cuda_stream stream)
 {
-    const cuda_result failed = fake_enter(CALL_cuEventRecord);
+    const cuda_result failed = fake_enter_current(CALL_cuEventRecord);
 
     if (failed != CUDA_OK) {
         return failed;
     }
     event->asked++;
-    return put(stream, &(struct operation){.kind = RECORD, .event = event, .turn = event->asked});
+    return fake_put(stream,
+                    &(struct operation){.kind = RECORD, .event = event, .turn = event->asked});
 }
 
 cuda_result fake_cuEventQuery(cuda_event event)
@@ -313,7 +332,7 @@ static cuda_result copy_async(const struct operation *o, cuda_stream stream)
     (void)pthread_mutex_lock(&fake.lock);
     const bool is_async = fake_pinned(o->host);
     (void)pthread_mutex_unlock(&fake.lock);
-    const cuda_result result = put(stream, o);
+    const cuda_result result = fake_put(stream, o);
     if (result == CUDA_OK && !is_async) {
         (void)pthread_mutex_lock(&stream->lock);
         while (stream->busy) {
@@ -348,8 +367,8 @@ cuda_result fake_cuMemsetD8Async(cuda_ptr to, unsigned char value, size_t bytes,
     if (failed != CUDA_OK || !range_known(to, bytes)) {
         return failed != CUDA_OK ? failed : CUDA_INVALID_VALUE;
     }
-    return put(stream,
-               &(struct operation){.kind = FILL, .device = to, .bytes = bytes, .value = value});
+    return fake_put(
+        stream, &(struct operation){.kind = FILL, .device = to, .bytes = bytes, .value = value});
 }
 
 static cuda_result word(enum fake_call call, enum kind kind, cuda_stream stream, cuda_ptr at,
@@ -361,7 +380,7 @@ static cuda_result word(enum fake_call call, enum kind kind, cuda_stream stream,
         flags != 0) {
         return failed != CUDA_OK ? failed : CUDA_INVALID_VALUE;
     }
-    return put(stream, &(struct operation){.kind = kind, .device = at, .value = value});
+    return fake_put(stream, &(struct operation){.kind = kind, .device = at, .value = value});
 }
 
 cuda_result fake_cuStreamWriteValue32(cuda_stream stream, cuda_ptr to, uint32_t value,

@@ -542,7 +542,8 @@ cuda_result fake_cuMemHostRegister(void *host, size_t bytes, unsigned flags)
         return failed != CUDA_OK ? failed : CUDA_INVALID_VALUE;
     }
     (void)pthread_mutex_lock(&fake.lock);
-    const cuda_result result = pin(host, bytes, true);
+    const cuda_result result =
+        span_of(pinned, (uintptr_t)host) != NULL ? CUDA_REGISTERED_ALREADY : pin(host, bytes, true);
     (void)pthread_mutex_unlock(&fake.lock);
     return result;
 }
