@@ -397,6 +397,7 @@ static void wrong_ordinals(void)
     struct hlg_memory *memory = NULL;
     char error[SENTENCE];
 
+    CHECK(hlg_memory_devices(error, sizeof error) == 2);
     for (size_t i = 0; i < 3; i++) {
         refused_as(make(wrong[i], &memory, error), -HLG_EINVAL, error, "this process sees 2");
     }
