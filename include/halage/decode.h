@@ -38,8 +38,8 @@ uint32_t hlg_decode_open(const struct hlg_decode *d);
 /* Handle that the last successful SUBMIT made. */
 hlg_handle hlg_decode_submitted(const struct hlg_decode *d);
 
-/* Pages of one group that an open request names, and its pool; the list is that of its SUBMIT. False
- * when the request is over. For a driver that carries out FLUSH. */
+/* Pages of one group that an open request names, and its pool; the list is that of its SUBMIT, which is kept for
+ * this until the request is over. False then. For a driver that carries out FLUSH. */
 bool hlg_decode_pages(const struct hlg_decode *d, hlg_handle request, uint32_t group,
                       uint32_t *pool, struct hlg_page_list *pages);
 

@@ -121,7 +121,8 @@ struct hlg_event_submit {
     uint32_t prompt_bytes;
     const uint8_t *prompt; /* kept until its REQUESTs are sent or the terminal notice */
     /* pages to fill, [count] from position `first` on; owned by the request until its pages
-       return. `pages` is kept as `prompt` is */
+       return. `pages` is kept as `prompt` is; where FLUSH is asked for and reads it, until the request is over:
+       READY, RETURNED or POISONED */
     struct hlg_page_list groups[HLG_GROUPS_MAX];
 };
 

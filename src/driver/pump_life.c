@@ -246,6 +246,27 @@ static int prepare_regions(struct hlg_pump *p, char *error, size_t error_bytes)
     return 0;
 }
 
+/* Whether the fabric takes the longest piece that this node may write: else each write would end its session. */
+static int check_pieces(const struct hlg_pump *p, char *error, size_t error_bytes)
+{
+    for (uint32_t g = 0; p->role == HLG_ROLE_PREFILL && g < p->layout.group_count; g++) {
+        const uint32_t most =
+            hlg_min_u32(p->layout.piece_bytes_max, hlg_layout_page_bytes(&p->layout, g));
+        if (most <= p->caps.piece_bytes_max) {
+            continue;
+        }
+        if (error_bytes > 0) {
+            (void)snprintf(error, error_bytes,
+                           "group %u has pieces of up to %u bytes and provider %.16s takes %llu at "
+                           "most: lower the layout's piece_bytes_max to that, or raise slot_bytes "
+                           "where memory is staged",
+                           g, most, p->caps.provider, (unsigned long long)p->caps.piece_bytes_max);
+        }
+        return -HLG_EINVAL;
+    }
+    return 0;
+}
+
 int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump, char *error,
                     size_t error_bytes)
 {
@@ -267,7 +288,10 @@ int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump
         give_memory(p);
         return fail(error, error_bytes, -HLG_EINVAL, "regions are empty or not in order of lane");
     }
-    int code = prepare_regions(p, error, error_bytes);
+    int code = check_pieces(p, error, error_bytes);
+    if (code == 0) {
+        code = prepare_regions(p, error, error_bytes);
+    }
     if (code != 0) {
         give_memory(p);
         return code;

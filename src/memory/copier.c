@@ -114,7 +114,7 @@ void copier_close(struct copier *c)
         return;
     }
     if (c->stream != NULL) {
-        (void)c->cuda->cuStreamSynchronize(c->stream);
+        (void)copier_wait(c);
     }
     for (uint32_t i = 0; i < c->mark_count && c->marks[i] != NULL; i++) {
         (void)c->cuda->cuEventDestroy(c->marks[i]);
@@ -189,5 +189,11 @@ int copier_done(struct copier *c, uint32_t mark)
 
 int copier_wait(struct copier *c)
 {
-    return judge(c, "cuStreamSynchronize", c->cuda->cuStreamSynchronize(c->stream));
+    const bool entered = copier_begin(c) == 0; /* else it is tried all the same */
+    const int code = judge(c, "cuStreamSynchronize", c->cuda->cuStreamSynchronize(c->stream));
+
+    if (entered) {
+        copier_end(c);
+    }
+    return code;
 }

@@ -32,7 +32,7 @@ int copier_mark(struct copier *c, uint32_t mark);
 
 /* Whether all before the mark is done: 1, 0, or -HLG_EIO: it never will be. Needs no begin. */
 int copier_done(struct copier *c, uint32_t mark);
-/* Wait for all that was put in. Returns 0 or -HLG_EIO. */
+/* Wait for all that was put in. Returns 0 or -HLG_EIO. Needs no begin. */
 int copier_wait(struct copier *c);
 
 const char *copier_why(const struct copier *c);

@@ -44,7 +44,7 @@ enum storm_kind {
     /* what makes a world unlike an easy one */
     KIND_SHARE,        /* a request has two or three sources, which share the ranks */
     KIND_TINY,         /* limits that are run into all the time */
-    KIND_FLUSH,        /* landed bytes need a FLUSH */
+    KIND_FLUSH,        /* landed bytes need a FLUSH, which takes its time and may fail */
     KIND_LATE,         /* decode engines release READY requests late */
     KIND_FICKLE,       /* engines give most requests up */
     KIND_OLD_ADDRESS,  /* endpoints have the addresses of those before them: keys alone tell */

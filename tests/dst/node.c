@@ -337,6 +337,7 @@ static int make_pump(struct node *n, struct hlg_fabric *fabric)
                                                    .incarnation = n->incarnation,
                                                    .fingerprint = {version},
                                                    .flush = is_on(n->world, KIND_FLUSH)};
+        config.flusher = device_start(n);
         small_limits(&config.decode.limits, n);
     } else {
         config.prefill = (struct hlg_prefill_config){.layout = n->layout,
@@ -380,7 +381,9 @@ void node_start(struct node *n)
 
 void node_stop(struct node *n)
 {
+    n->device.ends = true;
     hlg_pump_destroy(n->pump);
+    n->device.count = 0;
     n->pump = NULL;
     tap_close(n);
     (void)hlg_trace_destroy(n->trace); /* a full disk: the trace is cut, the run is not */

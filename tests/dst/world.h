@@ -116,6 +116,20 @@ struct page {
     uint8_t position; /* in the request */
 };
 
+#define DEVICE_FLUSHES 2u /* at a time, few: more have to wait */
+
+/* What makes landed bytes visible at a decode node, where the kind is on. */
+struct device {
+    struct hlg_flusher flusher; /* first */
+    struct node *node;
+    struct hlg_rng rng; /* of its own: the rest of the world draws what it drew without */
+    uint32_t count;     /* under way, in order */
+    hlg_handle requests[DEVICE_FLUSHES];
+    hlg_time due[DEVICE_FLUSHES];
+    hlg_time again; /* when who was refused is worth another look; HLG_TIME_NEVER: nobody was */
+    bool ends;      /* the node goes: what is under way ends at once */
+};
+
 struct node {
     struct world *world;
     uint32_t index;
@@ -158,6 +172,7 @@ struct node {
     hlg_time forward_at;
     hlg_time stranger_at;
     /* decode */
+    struct device device;
     hlg_time submit_at;
     uint32_t probe; /* next set of prefillers to be asked in the calm */
 };
@@ -302,6 +317,10 @@ bool life_set_up(const struct node *n, uint32_t set);
 /* tap.c: a fabric between the pump and the network, which sees what is posted. */
 struct hlg_fabric *tap_open(struct node *n, struct hlg_fabric *below);
 void tap_close(struct node *n);
+
+/* flush.c: a device to which landed bytes are copied. Returns NULL where none is drawn. */
+struct hlg_flusher *device_start(struct node *n);
+hlg_time device_next(const struct node *n);
 
 /* check.c */
 void check_landing(void *context, const struct hlg_loop_landing *landing);

@@ -370,6 +370,29 @@ static void a_small_queue_makes_a_small_window(void **state)
     case_close(&c);
 }
 
+/* Windows are granted by the depth that the first endpoint had: one that cannot have it is not opened (I8). */
+static void a_later_queue_is_no_smaller_than_the_first(void **state)
+{
+    struct hlg_transport *later = NULL;
+    struct hlg_transport_caps caps;
+    struct ofi_case c;
+
+    (void)state;
+    case_open(&c, &rxe, NULL);
+    assert_int_equal(c.caps.cq_depth, 4096);
+    fake.device.cq_entries_max = 3000;
+    assert_int_equal(c.fabric->open(c.fabric, 0, 0, &later), -HLG_EIO);
+    assert_non_null(strstr(case_heard, "fi_cq_open"));
+    assert_non_null(strstr(case_heard, "lower cq_depth"));
+    fake.device = rxe;
+    assert_int_equal(c.fabric->open(c.fabric, 0, 0, &later), 0);
+    later->ops->query(later, &caps);
+    assert_int_equal(caps.cq_depth, 4096);
+    assert_int_equal(later->ops->close(later), 0);
+    later->ops->free(later);
+    case_close(&c);
+}
+
 /* Memory of a GPU is registered as such, with its device, where the config asks for it and the provider has it. */
 static void gpu_memory_is_registered_by_interface_and_device(void **state)
 {
@@ -436,6 +459,7 @@ int main(void)
         cmocka_unit_test(a_write_that_learns_that_its_peer_is_lost_ends),
         cmocka_unit_test(a_sleeper_asks_first_whether_it_may),
         cmocka_unit_test(a_small_queue_makes_a_small_window),
+        cmocka_unit_test(a_later_queue_is_no_smaller_than_the_first),
         cmocka_unit_test(gpu_memory_is_registered_by_interface_and_device),
         cmocka_unit_test(a_provider_without_it_says_what_to_do),
     };

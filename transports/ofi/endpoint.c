@@ -390,13 +390,16 @@ static const struct hlg_transport_ops endpoint_ops = {
 };
 
 /* libfabric does not tell how deep a queue can be, nor whether it has a descriptor: it is asked for less
- * until it says yes. Windows of immediates follow from the depth. */
+ * until it says yes. Windows of immediates follow from the depth that the fabric's trial had, so that no later
+ * endpoint may have less: another device's, or one for which memory is short (I8). */
 static int open_cq(struct ofi_endpoint *e)
 {
+    const bool trial = e->owner->caps.cq_depth == 0;
+    const uint32_t first = trial ? e->caps.cq_depth : e->owner->caps.cq_depth;
+    const uint32_t last = trial ? hlg_min_u32(first, CQ_DEPTH_MIN) : first;
     int rc = -FI_EINVAL;
 
-    for (uint32_t depth = e->caps.cq_depth; depth >= CQ_DEPTH_MIN || depth == e->caps.cq_depth;
-         depth /= 2) {
+    for (uint32_t depth = first; depth >= last; depth /= 2) {
         struct fi_cq_attr attr = {
             .size = (size_t)e->caps.pieces_max + depth,
             .format = FI_CQ_FORMAT_DATA,
@@ -413,6 +416,9 @@ static int open_cq(struct ofi_endpoint *e)
             return 0;
         }
     }
+    e->remedy = trial ? NULL
+                      : "the queue of the fabric's first endpoint could be had, and windows are as "
+                        "large: lower cq_depth, or raise the limit of locked memory";
     return rc;
 }
 

@@ -49,7 +49,12 @@ static void mark(struct hlg_staged *s, struct staged_flush *flush, uint32_t numb
         if ((flush->gpus & 1u << i) == 0) {
             continue;
         }
-        if (copier_mark(in, number) != 0) {
+        int code = copier_begin(in);
+        if (code == 0) {
+            code = copier_mark(in, number);
+            copier_end(in);
+        }
+        if (code != 0) {
             staged_copy_failed(s, &s->gpus[i], in);
             (void)copier_wait(in); /* a context that cannot even wait copies nothing any more */
             flush->gpus &= ~(1u << i);

@@ -207,7 +207,7 @@ cuda_result fake_cuStreamCreate(cuda_stream *stream, unsigned flags)
 
 cuda_result fake_cuStreamSynchronize(cuda_stream s)
 {
-    const cuda_result failed = fake_enter(CALL_cuStreamSynchronize);
+    const cuda_result failed = fake_enter_current(CALL_cuStreamSynchronize);
 
     if (s->capture != NULL) {
         return CUDA_CAPTURE_UNSUPPORTED;
@@ -262,7 +262,7 @@ cuda_result fake_cuEventCreate(cuda_event *event, unsigned flags)
 
 cuda_result fake_cuEventRecord(cuda_event event, cuda_stream stream)
 {
-    const cuda_result failed = fake_enter(CALL_cuEventRecord);
+    const cuda_result failed = fake_enter_current(CALL_cuEventRecord);
 
     if (failed != CUDA_OK) {
         return failed;
