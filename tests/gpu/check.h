@@ -32,8 +32,8 @@ void gpu_print_times(const char *name, int64_t *ns, uint32_t count);
 
 void gpu_cumem(void);
 void gpu_staged(void);
-/* forwards  passes that the graph is launched for; timer: PTX of timer.cu, or NULL */
-void gpu_counter(uint32_t forwards, const char *timer);
+/* forwards  passes that the graph is launched for */
+void gpu_counter(uint32_t forwards);
 void gpu_flush(void);
 
 #endif

@@ -19,6 +19,7 @@
 
 #include "../support/cuda_graphs.h"
 #include "check.h"
+#include "gate_ptx.h"
 
 #define LAYERS   61u /* and the context */
 #define LIMIT_NS INT64_C(1500000000)
@@ -50,30 +51,20 @@ static void *map_page(cuda_ptr *address)
     return page;
 }
 
-static char *read_file(const char *path)
-{
-    FILE *file = fopen(path, "r");
-    char *text = calloc(1, 1 << 16);
-
-    GPU_NEED(file != NULL && text != NULL && fread(text, 1, (1 << 16) - 1, file) > 0, "no %s",
-             path);
-    (void)fclose(file);
-    return text;
-}
-
-static void load_gate(const char *timer)
+/* Without the kernel (over the double) the stream waits itself. */
+static void load_gate(void)
 {
     cuda_module module = NULL;
+    const cuda_result result = cuda->cuModuleLoadData(&module, gate_ptx);
 
-    if (timer == NULL) {
+    if (result != CUDA_OK) {
         (void)printf(
-            "no gate kernel: the stream waits itself, and nothing is told of the tick alone\n");
+            "no gate kernel (error %d): the stream waits itself, and nothing is told of the "
+            "tick alone\n",
+            result);
         return;
     }
-    char *text = read_file(timer);
-    DO(cuda->cuModuleLoadData(&module, text));
     DO(cuda->cuModuleGetFunction(&gate_kernel, module, "gpu_gate"));
-    free(text);
 }
 
 static void compute(struct hlg_counter *counter)
@@ -189,7 +180,7 @@ static void run(uint32_t way, uint32_t forwards)
     free(s.uncertain);
 }
 
-void gpu_counter(uint32_t forwards, const char *timer)
+void gpu_counter(uint32_t forwards)
 {
     cuda_context context = NULL;
     cuda_device device = 0;
@@ -205,7 +196,7 @@ void gpu_counter(uint32_t forwards, const char *timer)
     DO(cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING));
     gate = map_page(&gate_address);
     notes = map_page(&notes_address);
-    load_gate(timer);
+    load_gate();
     run(HLG_COUNTER_KERNEL, forwards);
     run(HLG_COUNTER_WRITE, forwards);
     gpu_ran("%u forward passes of %u ticks each way, every tick seen in its turn", forwards,

@@ -126,13 +126,11 @@ int main(int argc, char **argv)
         gpu_staged();
     } else if (strcmp(check, "counter") == 0 && argc >= 3) {
         const long forwards = strtol(argv[2], NULL, 10);
-        gpu_counter(forwards > 0 && forwards < 10000 ? (uint32_t)forwards : 1,
-                    argc > 3 ? argv[3] : NULL);
+        gpu_counter(forwards > 0 && forwards < 10000 ? (uint32_t)forwards : 1);
     } else if (strcmp(check, "flush") == 0) {
         gpu_flush();
     }
-    (void)fprintf(stderr,
-                  "usage: gpu-check probe | cumem | staged | counter FORWARDS [TIMER.ptx] | "
-                  "flush\n");
+    (void)fprintf(stderr, "usage: gpu-check probe | cumem | staged | counter FORWARDS | "
+                          "flush\n");
     return 2;
 }
