@@ -38,7 +38,7 @@ TIERS = {
              ("kill-source", "net", "writing,10"), ("zombie-source", "net", "first_posted,1"),
              ("kill-beside-zombie", "tcp;ofi_rxm", "writing,10"),
              ("kill-beside-sleeper", "net", "first_posted,1"),
-             ("restart-decode-of-two", "net", "writing,10"), ("drain-source", "net", "150"),
+             ("restart-decode-of-two", "net", "writing,10"), ("drain-source", "net", "100"),
              ("crash-decode", "net", "whole,2"), ("crash-decode", "tcp;ofi_rxm", "imm,5"),
              ("crash-decode", "tcp;ofi_rxm", "close,1")],
 }

@@ -123,5 +123,5 @@ SOURCES = {
     "kill-beside-zombie": (kill_beside_zombie, STEPS),
     "kill-beside-sleeper": (kill_beside_sleeper, ("first_posted,1", "write,2", "write,6")),
     "restart-decode-of-two": (restart_decode_under_sources, STEPS),
-    "drain-source": (drain_source, ("30", "150")),
+    "drain-source": (drain_source, ("30", "100")),
 }

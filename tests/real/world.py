@@ -96,6 +96,8 @@ class World:
         self.key.write_bytes(subprocess.run([HALAGE, "key"], check=True, capture_output=True).stdout)
         self.nodes = []
         self.seen = set()  # every process that was ever found
+        # What others left there may bear the number that a process of ours gets.
+        self.shared_before = set(os.listdir("/dev/shm"))
         # Ports that no other run has: below the ephemeral ones, by the process number.
         self.first_port = 10000 + os.getpid() % 180 * NODES_MAX * PORTS
         self.places = {}  # number of a node: which of the ranges is its
@@ -138,7 +140,8 @@ class World:
         for pid in left:
             os.kill(pid, signal.SIGKILL)
         self.directory.cleanup()
-        named = [n for n in os.listdir("/dev/shm") if any(n.startswith(f"{p}:") for p in self.seen)]
+        named = [n for n in set(os.listdir("/dev/shm")) - self.shared_before
+                 if any(n.startswith(f"{p}:") for p in self.seen)]
         expect(not left, "processes are left:", left)
         expect(not named, "shared memory is left:", named)
 
