@@ -119,7 +119,7 @@ struct hlg_pump {
     bool any_unread;             /* of the peers */
     struct hlg_flusher *flusher; /* NULL: what landed is visible */
     struct pump_flush flush;
-    bool busy;       /* endpoints had something in the last step */
+    bool busy; /* endpoints had something in the last step */
     hlg_time channels_due;
     hlg_time linger; /* endpoints are polled until then though nothing is open */
     void (*notice)(void *context, const struct hlg_notice *notice);
