@@ -194,6 +194,8 @@ static int next_report(struct layer_run *r, uint32_t kind, struct hlg_report *re
             }
             if (report->kind == HLG_NOTICE_REQUESTED) {
                 r->waiting = report->ticket; /* the target is faster than the source's own end */
+            } else if (report->kind == HLG_NOTICE_PEER_DOWN) {
+                return fail(r, "the session with the serving side ended");
             } else if (report->kind != HLG_NOTICE_PEER_UP) {
                 (void)snprintf(r->error, sizeof r->error, "a request failed: %s %.100s",
                                hlg_error_text(report->error), report->text);
@@ -458,9 +460,10 @@ int perf_layer(const struct perf_options *options)
     int status = CLI_DONE;
 
     perf_catch();
-    if (rows == NULL || !leave_cpu(options) || perf_session_open(options, &session) != 0) {
+    const int opened = leave_cpu(options) ? perf_session_open(options, &session) : CLI_BAD_INPUT;
+    if (opened != 0) {
         json_decref(rows);
-        return CLI_FAILED;
+        return opened;
     }
     (void)printf("provider %s, %u forwards of %u layers, a layer of %u pages of %u B each %u us; "
                  "times in us\n%-8s %-27s %7s %9s %9s %9s %9s\n",

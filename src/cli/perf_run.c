@@ -449,10 +449,11 @@ int perf_run(const struct perf_options *options)
     }
     perf_catch();
     r->options = options;
-    if (perf_session_open(options, &r->session) != 0) {
+    const int opened = perf_session_open(options, &r->session);
+    if (opened != 0) {
         free(r);
         free(rows);
-        return CLI_FAILED;
+        return opened;
     }
     r->result = (struct perf_result){
         .options = options, .rows = rows, .row_capacity = PERF_ORDERS * options->size_count};
