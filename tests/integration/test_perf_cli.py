@@ -76,6 +76,7 @@ class Run(unittest.TestCase):
             self.assertGreater(row["bare_mxfers_per_second"], 0)
         self.assertEqual([line.split("\t")[2] for line in lines], ["bytes", "1024", "16384"])
         self.assertEqual({line.count("\t") for line in lines}, {11})
+        self.assertEqual(lines[1].split("\t")[5:8], ["-"] * 3)  # no latency was measured
 
     def test_latency_is_a_distribution(self):
         result = perf("run", "--local", "--rounds", 1, "--sizes", "256", "--span", 20, "--order",
