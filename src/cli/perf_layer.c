@@ -479,5 +479,9 @@ int perf_layer(const struct perf_options *options)
     const int written = write_json(options, session.provider, rows);
     json_decref(rows);
     perf_session_close(&session);
+    if (status == CLI_DONE && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
+        (void)options_error(options->program, "the table cannot be printed");
+        status = CLI_FAILED;
+    }
     return status != CLI_DONE ? status : written;
 }

@@ -164,6 +164,14 @@ class Refusals(unittest.TestCase):
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot reach 127.0.0.1:9", result.stderr)
 
+    def test_a_table_that_is_lost_is_a_failure(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([str(w) for w in [BIN / "halage", "perf", "run", "--local", "--rounds", 1,
+                                                      "--sizes", "4k", *SMALL]],
+                                    stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("the table cannot be printed", result.stderr)
+
 
 if __name__ == "__main__":
     unittest.main()
