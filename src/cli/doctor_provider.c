@@ -73,7 +73,10 @@ void doctor_check_libfabric(struct doctor *d)
     if (!d->libfabric_known) {
         line->state = DOCTOR_WARN;
         doctor_append(line->found, DOCTOR_TEXT, "not asked");
-        doctor_append(line->fix, DOCTOR_TEXT, "add libfabric.txt to the folder of --root");
+        doctor_append(
+            line->fix, DOCTOR_TEXT,
+            "put libfabric.txt with a line 'version 1.22' into the folder of --root, and a "
+            "line 'device PROVIDER NAME' for each that fi_info lists");
         return;
     }
     doctor_append(line->found, DOCTOR_TEXT, "version %u.%u, providers:", d->libfabric >> 16,

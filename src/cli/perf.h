@@ -298,6 +298,7 @@ struct perf_session {
     int child; /* pid, or 0 */
 };
 
+/* Returns 0, or with a sentence on standard error the program's exit status. */
 int perf_session_open(const struct perf_options *options, struct perf_session *session);
 void perf_session_close(struct perf_session *session);
 

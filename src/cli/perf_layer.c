@@ -45,9 +45,9 @@ struct spy {
     const struct hlg_transport_ops *ops[ENDPOINTS];
     struct hlg_transport_ops patched[ENDPOINTS];
     uint32_t count;
-    uint32_t pages;   /* of a layer */
-    uint64_t pieces;  /* taken so far */
-    uint64_t layers;  /* of all forwards */
+    uint64_t layer_bytes;
+    uint64_t bytes;  /* taken so far; not pieces, since pages that follow one another come merged */
+    uint64_t layers; /* of all forwards */
     hlg_time *handed; /* [layers] */
     hlg_time *posted; /* [layers] */
 };
@@ -79,15 +79,15 @@ static int64_t spy_write(struct hlg_transport *t, const struct hlg_paged_write *
     while (s->transports[i] != t) {
         i++;
     }
-    const uint64_t layer = s->pieces / s->pages; /* floor: layers go one after the other */
-    const bool first = s->pieces % s->pages == 0 && layer < s->layers;
+    const uint64_t layer = s->bytes / s->layer_bytes; /* floor: layers go one after the other */
+    const bool first = s->bytes % s->layer_bytes == 0 && layer < s->layers;
     const hlg_time before = perf_now();
     const int64_t taken = s->ops[i]->write(t, write);
     if (first && taken > 0) {
         s->handed[layer] = before;
         s->posted[layer] = perf_now();
     }
-    s->pieces += taken > 0 ? (uint64_t)taken : 0;
+    s->bytes += taken > 0 ? (uint64_t)taken * write->bytes : 0;
     return taken;
 }
 
@@ -194,6 +194,8 @@ static int next_report(struct layer_run *r, uint32_t kind, struct hlg_report *re
             }
             if (report->kind == HLG_NOTICE_REQUESTED) {
                 r->waiting = report->ticket; /* the target is faster than the source's own end */
+            } else if (report->kind == HLG_NOTICE_PEER_DOWN) {
+                return fail(r, "the session with the serving side ended");
             } else if (report->kind != HLG_NOTICE_PEER_UP) {
                 (void)snprintf(r->error, sizeof r->error, "a request failed: %s %.100s",
                                hlg_error_text(report->error), report->text);
@@ -363,7 +365,7 @@ static bool allocate(struct layer_run *r)
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
     r->memory = memory == MAP_FAILED ? NULL : memory;
     r->spy.layers = layers;
-    r->spy.pages = r->shape.pages;
+    r->spy.layer_bytes = (uint64_t)r->shape.pages * r->shape.page_bytes;
     r->spy.handed = calloc(layers, sizeof *r->spy.handed);
     r->spy.posted = calloc(layers, sizeof *r->spy.posted);
     r->stamps = calloc(layers, sizeof *r->stamps);
@@ -458,9 +460,10 @@ int perf_layer(const struct perf_options *options)
     int status = CLI_DONE;
 
     perf_catch();
-    if (rows == NULL || !leave_cpu(options) || perf_session_open(options, &session) != 0) {
+    const int opened = leave_cpu(options) ? perf_session_open(options, &session) : CLI_BAD_INPUT;
+    if (opened != 0) {
         json_decref(rows);
-        return CLI_FAILED;
+        return opened;
     }
     (void)printf("provider %s, %u forwards of %u layers, a layer of %u pages of %u B each %u us; "
                  "times in us\n%-8s %-27s %7s %9s %9s %9s %9s\n",
@@ -476,5 +479,9 @@ int perf_layer(const struct perf_options *options)
     const int written = write_json(options, session.provider, rows);
     json_decref(rows);
     perf_session_close(&session);
+    if (status == CLI_DONE && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
+        (void)options_error(options->program, "the table cannot be printed");
+        status = CLI_FAILED;
+    }
     return status != CLI_DONE ? status : written;
 }

@@ -432,6 +432,10 @@ static int finish(struct runner *r, int rc)
     const int tsv = perf_tsv(&r->result);
     const int written = json != CLI_DONE ? json : tsv;
     status = status == CLI_DONE ? written : status;
+    if (status == CLI_DONE && (fflush(stdout) != 0 || ferror(stdout) != 0)) {
+        (void)options_error(r->options->program, "the table cannot be printed");
+        status = CLI_FAILED;
+    }
     return status == CLI_DONE && r->result.interrupted ? CLI_INTERRUPTED : status;
 }
 
@@ -449,17 +453,21 @@ int perf_run(const struct perf_options *options)
     }
     perf_catch();
     r->options = options;
-    if (perf_session_open(options, &r->session) != 0) {
+    const int opened = perf_session_open(options, &r->session);
+    if (opened != 0) {
         free(r);
         free(rows);
-        return CLI_FAILED;
+        return opened;
     }
     r->result = (struct perf_result){
         .options = options, .rows = rows, .row_capacity = PERF_ORDERS * options->size_count};
     memcpy(r->result.provider, r->session.provider, sizeof r->result.provider);
     perf_table_head(&r->result, stdout);
     (void)fflush(stdout);
-    for (uint32_t i = 0; i < options->size_count && rc == 0 && !perf_interrupted(); i++) {
+    for (uint32_t i = 0; i < options->size_count && rc == 0; i++) {
+        if (perf_interrupted() || ferror(stdout) != 0) {
+            break; /* nobody wants, or would read, the rest */
+        }
         rc = run_size(r, options->sizes[i]);
     }
     const int status = finish(r, rc);

@@ -7,6 +7,7 @@
 
 #include <halage/transport/ofi.h>
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -55,6 +56,7 @@ static void log_line(void *context, const char *sentence)
 /* Which provider it is, by libfabric's own name. */
 static int choose_provider(struct perf_session *s, char *error)
 {
+    uint32_t page_bytes = s->options->page_bytes;
     const struct hlg_ofi_config config = {
         .provider = s->options->provider,
         .node = s->place.node,
@@ -71,6 +73,16 @@ static int choose_provider(struct perf_session *s, char *error)
     fabric->query(fabric, &caps);
     memcpy(s->provider, caps.provider, sizeof s->provider);
     hlg_ofi_close(fabric);
+    for (uint32_t i = 0; i < s->options->size_count; i++) {
+        page_bytes = hlg_max_u32(page_bytes, s->options->sizes[i]);
+    }
+    if (page_bytes > caps.piece_bytes_max) {
+        (void)snprintf(error, PERF_ERROR_BYTES,
+                       "pages of %u bytes are too large: provider %s writes at most %" PRIu64
+                       " at once",
+                       page_bytes, s->provider, caps.piece_bytes_max);
+        return -HLG_EINVAL;
+    }
     return 0;
 }
 
@@ -121,12 +133,15 @@ int perf_session_open(const struct perf_options *options, struct perf_session *s
     int rc = options->local && !start_server(session) ? -HLG_EIO : 0;
     rc = rc == 0 ? dial(session, error) : rc;
     rc = rc == 0 ? choose_provider(session, error) : rc;
-    if (rc != 0) {
-        (void)options_error(options->program, "%s", error);
-        perf_session_close(session);
-        return rc;
+    if (rc == 0) {
+        return CLI_DONE;
     }
-    return 0;
+    const bool interrupted = perf_interrupted();
+    if (!interrupted) {
+        (void)options_error(options->program, "%s", error);
+    }
+    perf_session_close(session);
+    return interrupted ? CLI_INTERRUPTED : rc == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
 }
 
 void perf_session_close(struct perf_session *session)

@@ -291,6 +291,16 @@ static void name_machine(char *text, size_t capacity)
     (void)snprintf(text, capacity, "%s, %ld CPUs", model, sysconf(_SC_NPROCESSORS_ONLN));
 }
 
+/* "-" for what was not measured. */
+static void put_cell(FILE *out, bool known, int digits, double value)
+{
+    if (known) {
+        (void)fprintf(out, "\t%.*f", digits, value);
+    } else {
+        (void)fputs("\t-", out);
+    }
+}
+
 /* Adds to the file: one provider's lines after the other's. */
 int perf_tsv(const struct perf_result *result)
 {
@@ -323,11 +333,16 @@ int perf_tsv(const struct perf_result *result)
     for (uint32_t i = 0; i < result->row_count; i++) {
         const struct perf_row *row = &result->rows[i];
         sum_up(result, row, &s);
-        (void)fprintf(out, "%s\t%s\t%u\t%.4f\t%.4f\t%.2f\t%.2f\t%.2f\t%.4f\t%.3f\t%.3f\t%.3f\n",
-                      result->provider, order_names[row->shape.order], row->shape.page_bytes,
-                      s.mops, s.gb_a_second, (double)row->latency_ns[1] / 1e3,
-                      (double)row->latency_ns[2] / 1e3, (double)row->latency_ns[3] / 1e3,
-                      s.bare_mops, s.ratio, s.ratio_low, s.ratio_high);
+        (void)fprintf(out, "%s\t%s\t%u\t%.4f\t%.4f", result->provider,
+                      order_names[row->shape.order], row->shape.page_bytes, s.mops, s.gb_a_second);
+        for (uint32_t quantile = 1; quantile < 4; quantile++) {
+            put_cell(out, row->latency_ns[0] > 0, 2, (double)row->latency_ns[quantile] / 1e3);
+        }
+        put_cell(out, o->bare, 4, s.bare_mops);
+        put_cell(out, o->bare, 3, s.ratio);
+        put_cell(out, o->bare, 3, s.ratio_low);
+        put_cell(out, o->bare, 3, s.ratio_high);
+        (void)fputc('\n', out);
     }
     return close_output(o, "--write", o->tsv_file, out, ferror(out) == 0);
 }

@@ -76,6 +76,7 @@ class Run(unittest.TestCase):
             self.assertGreater(row["bare_mxfers_per_second"], 0)
         self.assertEqual([line.split("\t")[2] for line in lines], ["bytes", "1024", "16384"])
         self.assertEqual({line.count("\t") for line in lines}, {11})
+        self.assertEqual(lines[1].split("\t")[5:8], ["-"] * 3)  # no latency was measured
 
     def test_latency_is_a_distribution(self):
         result = perf("run", "--local", "--rounds", 1, "--sizes", "256", "--span", 20, "--order",
@@ -102,6 +103,7 @@ class Run(unittest.TestCase):
             self.assertEqual(row["handed_us"]["count"], 3)
             self.assertEqual(row["sent_us"]["count"], 1)
             self.assertEqual(row["ready_us"]["count"], 1)
+            self.assertGreater(row["handed_us"]["p50"], 0)
             # If nobody looked at the counter, the end of the forward would be what sends its layers.
             self.assertLess(row["handed_us"]["p50"], 45000)
             self.assertLessEqual(row["handed_us"]["p50"], row["posted_us"]["p50"])
@@ -142,7 +144,10 @@ class Refusals(unittest.TestCase):
         (["perf", "run", "--local", "--bare", "--rounds", "2"], "--rounds is for runs without --bare"),
         (["perf", "run", "--local", "--order", "up"], "use contiguous, scattered or both"),
         (["perf", "run", "--local", "--wide"], "unknown option '--wide'; valid: --local"),
+        (["perf", "run", "--local", "--provider", "pigeon"], "there is no provider pigeon"),
+        (["perf", "run", "127.0.0.1:99999"], "'127.0.0.1:99999' is not an address: write host:port"),
         (["perf", "layer", "--local", "--counters", "gpu"], "use core, thread or both"),
+        (["perf", "layer", "--local", "--cpu", "1023"], "--cpu 1023: not a processor that may be used here"),
         (["perf", "serve", "--listen", "0.0.0.0:0"], "listen on loopback, or allow it"),
     ]
 
@@ -155,11 +160,17 @@ class Refusals(unittest.TestCase):
             self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
 
     def test_failures_name_the_cause(self):
-        for words, sentence in [(["127.0.0.1:9"], "cannot reach 127.0.0.1:9"),
-                                (["--local", "--provider", "pigeon"], "there is no provider pigeon")]:
-            result = perf("run", *words, "--rounds", 1)
-            self.assertEqual(result.returncode, 1)
-            self.assertIn(sentence, result.stderr)
+        result = perf("run", "127.0.0.1:9", "--rounds", 1)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("cannot reach 127.0.0.1:9", result.stderr)
+
+    def test_a_table_that_is_lost_is_a_failure(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([str(w) for w in [BIN / "halage", "perf", "run", "--local", "--rounds", 1,
+                                                      "--sizes", "4k", *SMALL]],
+                                    stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("the table cannot be printed", result.stderr)
 
 
 if __name__ == "__main__":

@@ -162,6 +162,7 @@ class Plan(unittest.TestCase):
             (layout(more="ranks: 2-4\n"), "ranks: '2-4': ranks are below tp * stages"),
             ("", "the file is empty"),
             ("[", "the file: the wrong shape; write keys with values, one a line"),
+            ("{{tp: 1}: 2}", "a key is no plain word; write keys with values, one a line"),
             ('tp: "', "not YAML: found unexpected end of stream"),
         ]
         for text, line in cases:

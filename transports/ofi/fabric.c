@@ -114,9 +114,15 @@ static void choose(struct ofi_fabric *f, const char *node)
         }
         if (f->infos != NULL) {
             f->provider = provider;
-            ofi_log(f, "provider %s, chosen by auto: %s", provider->name,
-                    provider->rdma ? "an RDMA device is present"
-                                   : "there is no RDMA device of efa or verbs");
+            if (provider->rdma) {
+                ofi_log(f, "provider %s, chosen by auto: an RDMA device is present",
+                        provider->name);
+            } else {
+                ofi_log(f,
+                        "provider %s, chosen by auto: there is no RDMA device of efa or verbs at "
+                        "%s",
+                        provider->name, node != NULL ? node : "127.0.0.1");
+            }
             return;
         }
     }
