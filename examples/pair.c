@@ -97,7 +97,7 @@ static struct hlg_messenger *open_messenger(enum hlg_role role)
     if (failed == 0) {
         (void)hlg_places_linear(&layout, 0, places, PLACES_MAX, &bytes);
         memory = calloc(1, bytes);
-        failed = hlg_messenger_region_add(m, 0, memory, bytes) < 0 ||
+        failed = hlg_messenger_region_add(m, 0, &HLG_MEM_HOST(memory, bytes)) < 0 ||
                  hlg_messenger_places_linear(m) != 0 ||
                  (role == HLG_ROLE_PREFILL && hlg_messenger_counter_watch(m, 0, &counter) != 0) ||
                  hlg_messenger_start(m) != 0;

@@ -195,7 +195,8 @@ static int open_pump(struct cluster *c, struct node *n, char *text, size_t capac
         return refuse(text, capacity, -HLG_ENOMEM, "no memory for a node's places");
     }
     for (uint32_t lane = 0; lane < config.region_count; lane++) {
-        regions[lane] = (struct hlg_pump_region){.lane = lane, .base = c->memory, .bytes = bytes};
+        regions[lane] =
+            (struct hlg_pump_region){.lane = lane, .memory = HLG_MEM_HOST(c->memory, bytes)};
     }
     config.places = places;
     if (n->decode) {

@@ -8,6 +8,10 @@
 #include "message.h"
 #include "plan.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Bits, so that `next` can be asked for some kinds only. */
 enum hlg_action_kind {
     HLG_ACTION_WRITE = 1u << 0,      /* of a lane: offer to a transport, then event TAKEN */
@@ -15,7 +19,8 @@ enum hlg_action_kind {
     HLG_ACTION_PEER_OPEN = 1u << 2,  /* insert the peer's addresses and keys, then PEER_OPENED */
     HLG_ACTION_PEER_CLOSE = 1u << 3, /* close channel, then with `fence` the fence domain's
                                         endpoints, then event PEER_CLOSED */
-    HLG_ACTION_FLUSH = 1u << 4,      /* make landed bytes visible to the device, then FLUSHED */
+    HLG_ACTION_FLUSH = 1u << 4,      /* make landed bytes visible to the device, then FLUSHED or
+                                        FLUSH_FAILED: until then the pages stay the request's */
     HLG_ACTION_NOTICE = 1u << 5,     /* tell the engine */
     HLG_ACTION_NOTE = 1u << 6,       /* log */
 };
@@ -101,6 +106,12 @@ struct hlg_note {
     uint64_t c;
 };
 
+struct hlg_action_close {
+    uint32_t peer;
+    uint32_t domain;
+    bool fence; /* false: it never was up, and others of the domain go on */
+};
+
 struct hlg_action {
     uint32_t kind; /* enum hlg_action_kind */
     union {
@@ -108,14 +119,14 @@ struct hlg_action {
         struct hlg_action_send send;
         struct hlg_notice notice;
         struct hlg_note note;
-        uint32_t peer; /* PEER_OPEN */
-        struct {
-            uint32_t peer;
-            uint32_t domain;
-            bool fence;     /* false: it never was up, and others of the domain go on */
-        } close;            /* PEER_CLOSE */
-        hlg_handle request; /* FLUSH */
+        uint32_t peer;                 /* PEER_OPEN */
+        struct hlg_action_close close; /* PEER_CLOSE */
+        hlg_handle request;            /* FLUSH */
     };
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

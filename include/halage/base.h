@@ -8,6 +8,22 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What C and C++ spell differently; an atomic integer has one layout in both (gcc, clang). */
+#ifdef __cplusplus
+#include <atomic>
+#define HLG_ATOMIC_U32 std::atomic<uint32_t>
+#define HLG_ATOMIC_U64 std::atomic<uint64_t>
+#define HLG_NORETURN   [[noreturn]]
+#else
+#define HLG_ATOMIC_U32 _Atomic uint32_t
+#define HLG_ATOMIC_U64 _Atomic uint64_t
+#define HLG_NORETURN   _Noreturn
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Nanoseconds of a transport's own clock. It never runs back; its zero means nothing. */
 typedef uint64_t hlg_time;
 
@@ -28,18 +44,19 @@ typedef uint64_t hlg_handle;
 
 /* Every function that can fail returns one of these, negated. */
 enum hlg_error {
-    HLG_EINVAL = 1,     /* an argument breaks the function's contract */
-    HLG_ELIMIT = 2,     /* a limit of struct hlg_limits is reached; try again later */
-    HLG_ESTALE = 3,     /* the handle's request is over */
-    HLG_ESTATE = 4,     /* not in this state */
-    HLG_EPEER = 5,      /* the peer is unknown, down, or was refused */
-    HLG_EOWNED = 6,     /* a page belongs to another request, or is quarantined */
-    HLG_EPROTO = 7,     /* the peer broke the protocol */
-    HLG_EPLAN = 8,      /* the two layouts cannot be joined; a struct hlg_refusal says why */
-    HLG_ENOMEM = 9,     /* memory could not be had */
-    HLG_EIO = 10,       /* the system or a provider said no; the log names it */
-    HLG_ECANCELED = 11, /* the operation's endpoint was closed first */
-    HLG_EFORK = 12,     /* the object was made by another process */
+    HLG_EINVAL = 1,        /* an argument breaks the function's contract */
+    HLG_ELIMIT = 2,        /* a limit of struct hlg_limits is reached; try again later */
+    HLG_ESTALE = 3,        /* the handle's request is over */
+    HLG_ESTATE = 4,        /* not in this state */
+    HLG_EPEER = 5,         /* the peer is unknown, down, or was refused */
+    HLG_EOWNED = 6,        /* a page belongs to another request, or is quarantined */
+    HLG_EPROTO = 7,        /* the peer broke the protocol */
+    HLG_EPLAN = 8,         /* the two layouts cannot be joined; a struct hlg_refusal says why */
+    HLG_ENOMEM = 9,        /* memory could not be had */
+    HLG_EIO = 10,          /* the system or a provider said no; the log names it */
+    HLG_ECANCELED = 11,    /* the operation's endpoint was closed first */
+    HLG_EFORK = 12,        /* the object was made by another process */
+    HLG_EUNSUPPORTED = 13, /* not built in, or this machine or provider lacks it */
 };
 
 /* Returns a fixed sentence, lower case, for 0 or a negated enum hlg_error. */
@@ -62,7 +79,7 @@ struct hlg_limits {
     uint32_t blocks_max;   /* blocks of HLG_BLOCK_PAGES page pairs; one list never shares a block */
     uint32_t prompt_bytes_max;  /* opaque prompt of a REQUEST */
     uint32_t message_bytes_max; /* one control frame, <= HLG_MESSAGE_BYTES_MAX */
-    uint32_t window_pieces;     /* immediates that a peer may have on the way to one rail */
+    uint32_t window_pieces;     /* pieces that a peer may have on the way to one rail */
     /* Prefill: the share of the tables of requests, blocks, chunks and operations that is kept in equal
        parts for each of peers_max decoders, 0..100; the rest is for whoever comes first. */
     uint32_t reserve_percent;
@@ -95,7 +112,7 @@ struct hlg_limits {
 void hlg_limits_default(struct hlg_limits *limits);
 
 /* Ends the process: prints the condition to stderr and aborts. Stays on in release builds. */
-_Noreturn void hlg_assert_failed(const char *condition, const char *file, int line);
+HLG_NORETURN void hlg_assert_failed(const char *condition, const char *file, int line);
 
 #define HLG_ASSERT(condition) \
     ((condition) ? (void)0 : hlg_assert_failed(#condition, __FILE__, __LINE__))
@@ -167,5 +184,9 @@ static inline uint16_t hlg_u16(uint64_t value)
     HLG_ASSERT(value <= UINT16_MAX);
     return (uint16_t)value;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -7,6 +7,10 @@
 
 #include "base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_channel;
 
 struct hlg_channel_ops {
@@ -35,5 +39,9 @@ struct hlg_channel {
     const struct hlg_channel_ops *ops;
     uint32_t tag; /* the caller's own; backends leave it alone */
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -9,6 +9,10 @@
 #include "event.h"
 #include "metrics.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_decode;
 
 struct hlg_decode_config {
@@ -34,6 +38,11 @@ uint32_t hlg_decode_open(const struct hlg_decode *d);
 /* Handle that the last successful SUBMIT made. */
 hlg_handle hlg_decode_submitted(const struct hlg_decode *d);
 
+/* Pages of one group that an open request names, and its pool; the list is that of its SUBMIT, which is kept for
+ * this until the request is over. False then. For a driver that carries out FLUSH. */
+bool hlg_decode_pages(const struct hlg_decode *d, hlg_handle request, uint32_t group,
+                      uint32_t *pool, struct hlg_page_list *pages);
+
 struct hlg_decode_stats {
     uint64_t pages_quarantined; /* of failed requests: a late write may still land */
     uint64_t pages_poisoned;    /* for ever */
@@ -50,5 +59,9 @@ enum hlg_page_state {
 };
 enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, uint32_t group,
                                     uint32_t page, hlg_handle *owner);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -7,6 +7,10 @@
 
 #include "message.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum hlg_event_kind {
     /* from the driver, both machines */
     HLG_EVENT_TIME = 1,     /* nothing but the time: deadlines are looked at */
@@ -26,7 +30,7 @@ enum hlg_event_kind {
     HLG_EVENT_LAYER,      /* a counter word was read */
     /* from the driver, decode */
     HLG_EVENT_IMM,     /* immediates arrived */
-    HLG_EVENT_FLUSHED, /* action FLUSH was carried out */
+    HLG_EVENT_FLUSHED, /* action FLUSH was carried out, and touches the pages no more */
     /* from the engine, both */
     HLG_EVENT_CANCEL,     /* decode: end a request. prefill: the engine gives a request up */
     HLG_EVENT_DISCONNECT, /* end the session with `peer` */
@@ -41,6 +45,9 @@ enum hlg_event_kind {
     /* from the engine, decode */
     HLG_EVENT_SUBMIT,  /* ask for a request */
     HLG_EVENT_RELEASE, /* the engine is done with a READY request's context pages */
+    /* from the driver, decode */
+    HLG_EVENT_FLUSH_FAILED, /* action FLUSH was tried: the device never sees the bytes. Nothing of it
+                               touches the pages any more */
 };
 
 struct hlg_event_peer {
@@ -71,7 +78,7 @@ struct hlg_event_layer {
 struct hlg_event_imm {
     uint32_t imm;        /* any of the coalesced ones: all have this slot and generation */
     uint32_t pieces;     /* sum of their pieces */
-    uint32_t immediates; /* how many there were, for credit */
+    uint32_t immediates; /* how many there were */
     uint32_t lane;
     uint32_t rail;
     uint32_t domain;
@@ -114,8 +121,14 @@ struct hlg_event_submit {
     uint32_t prompt_bytes;
     const uint8_t *prompt; /* kept until its REQUESTs are sent or the terminal notice */
     /* pages to fill, [count] from position `first` on; owned by the request until its pages
-       return. `pages` is kept as `prompt` is */
+       return. `pages` is kept as `prompt` is; where FLUSH is asked for and reads it, until the request is over:
+       READY, RETURNED or POISONED */
     struct hlg_page_list groups[HLG_GROUPS_MAX];
+};
+
+struct hlg_event_room {
+    uint32_t lane;
+    uint32_t rail;
 };
 
 struct hlg_event {
@@ -131,13 +144,14 @@ struct hlg_event {
         struct hlg_event_reject reject;
         struct hlg_event_chunk chunk;
         struct hlg_event_submit submit;
-        struct {
-            uint32_t lane;
-            uint32_t rail;
-        } room;             /* ROOM */
-        uint32_t forward;   /* FORWARD_END, FORWARD_ABORT */
-        hlg_handle request; /* CANCEL, RELEASE, FLUSHED */
+        struct hlg_event_room room; /* ROOM */
+        uint32_t forward;           /* FORWARD_END, FORWARD_ABORT */
+        hlg_handle request;         /* CANCEL, RELEASE, FLUSHED, FLUSH_FAILED */
     };
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -11,6 +11,10 @@
 
 #include "messenger.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_exporter;
 
 /*
@@ -31,5 +35,9 @@ uint32_t hlg_exporter_port(const struct hlg_exporter *exporter);
 
 /* Ends open connections and the thread. Takes NULL. */
 void hlg_exporter_stop(struct hlg_exporter *exporter);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -8,6 +8,10 @@
 
 #include "layout.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Prompt tokens that the prefiller handles: tokens - 1. tokens >= 1. */
 static inline uint32_t hlg_handoff_prefill_tokens(uint32_t tokens)
 {
@@ -32,5 +36,9 @@ bool hlg_handoff_needs_prefill(const struct hlg_layout *layout, uint32_t tokens,
  * context is due, since the last one must be computed to have its hidden state. tokens >= 2.
  */
 uint32_t hlg_handoff_cached_tokens_max(const struct hlg_layout *layout, uint32_t tokens);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -10,6 +10,10 @@
 
 #include "base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum hlg_arrangement {
     HLG_HND = 0, /* within a page: head, then token, then the head's bytes */
     HLG_NHD = 1, /* within a page: token, then head, then the head's bytes */
@@ -170,5 +174,9 @@ uint32_t hlg_layout_page_bytes(const struct hlg_layout *layout, uint32_t group);
 
 /* Pages of a group that hold `tokens` tokens: ceil for a paged group, 1 for a context group. */
 uint32_t hlg_layout_pages(const struct hlg_layout *layout, uint32_t group, uint32_t tokens);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -6,6 +6,10 @@
 
 #include "action.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 enum hlg_log_level {
     HLG_LOG_FATAL = 0,
     HLG_LOG_ERROR,
@@ -32,5 +36,9 @@ enum hlg_log_level hlg_note_level(const struct hlg_note *note);
  * Returns the level that the line belongs to.
  */
 enum hlg_log_level hlg_note_text(const struct hlg_note *note, char *line, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

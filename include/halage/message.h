@@ -10,6 +10,10 @@
 
 #include "layout.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_PROTOCOL_MIN 1u
 #define HLG_PROTOCOL_MAX 1u
 
@@ -22,7 +26,7 @@ enum hlg_message_kind {
     HLG_MESSAGE_CANCEL,  /* decode -> prefill: stop; answered by FENCED, or by the session's end */
     HLG_MESSAGE_FENCED,  /* prefill -> decode: its writes all completed well, and no more come */
     HLG_MESSAGE_FAILED,  /* prefill -> decode: no more will come; FENCED follows */
-    HLG_MESSAGE_CREDIT,  /* decode -> prefill: immediates taken from each rail; prefill -> decode:
+    HLG_MESSAGE_CREDIT,  /* decode -> prefill: pieces taken from each rail; prefill -> decode:
                             requests that are over; both since the session began */
     HLG_MESSAGE_HEARTBEAT, /* both ways: I live; renews the session's lease */
     HLG_MESSAGE_DRAIN,     /* prefill -> decode: send no new REQUEST */
@@ -87,8 +91,8 @@ struct hlg_load {
 struct hlg_hello {
     uint32_t protocol_min;
     uint32_t protocol_max;
-    uint32_t role;          /* enum hlg_role */
-    uint32_t window_pieces; /* immediates that may be on the way to each of the sender's rails */
+    uint32_t role;              /* enum hlg_role */
+    uint32_t window_pieces;     /* pieces that may be on the way to each of the sender's rails */
     uint32_t message_bytes_max; /* longest frame that the sender takes */
     uint32_t prompt_bytes_max;  /* longest prompt */
     uint32_t draining;          /* prefill: 1: it takes no new REQUEST; else 0 */
@@ -134,21 +138,32 @@ struct hlg_request_message {
     const uint8_t *prompt; /* opaque: token ids, sampling hints, whatever the engines agreed on */
 };
 
+/*
+ * What of a source's pieces must have been counted before its FENCED is believed. A write that a transport
+ * merely acknowledged (caps.placed false) is on the target's side and may still be on its way into memory;
+ * its own immediate is what says that it is there.
+ */
+enum hlg_await {
+    HLG_AWAIT_NOTHING = 0, /* every write was placed when it completed */
+    HLG_AWAIT_PIECES,      /* `pieces` of the answer: those that were posted */
+    HLG_AWAIT_ALL, /* all that the REQUEST expects: they were posted, and the prefiller has forgotten it */
+};
+
 /* ACCEPT, REJECT, CANCEL, FENCED and FAILED speak of one REQUEST. */
 struct hlg_answer {
     uint64_t number;
-    uint64_t incarnation; /* of the node that sends this message */
-    uint64_t session;     /* CANCEL: the session in which the REQUEST went; else 0 */
-    uint64_t pieces;      /* ACCEPT: own count; FAILED: posted so far; FENCED: posted in all */
-    uint32_t reason;      /* enum hlg_reason: REJECT, FAILED */
-    uint32_t marks; /* FENCED: rails whose fence mark must also arrive; 0 on placed transports */
+    uint64_t incarnation;    /* of the node that sends this message */
+    uint64_t session;        /* CANCEL: the session in which the REQUEST went; else 0 */
+    uint64_t pieces;         /* ACCEPT: own count; FAILED: posted so far; FENCED: posted in all */
+    uint32_t reason;         /* enum hlg_reason: REJECT, FAILED */
+    uint32_t await;          /* FENCED: enum hlg_await */
     hlg_time retry_after_ns; /* REJECT */
 };
 
 struct hlg_credit_entry {
     uint32_t lane;
     uint32_t rail;
-    uint64_t pieces; /* immediates taken from that rail since the session began */
+    uint64_t pieces; /* taken from that rail by immediates since the session began */
 };
 
 struct hlg_credit {
@@ -174,7 +189,8 @@ struct hlg_message {
 
 /*
  * The immediate of a write: 16 bits of slot, 12 of generation, 4 of weight. Weight w of 0..14
- * counts 2^w pieces; 15 is a fence mark and counts none.
+ * counts 2^w pieces; 15 is a mark and counts none. Nothing here writes marks: docs/protocol.md, "Where
+ * this departs from the first design".
  */
 #define HLG_IMM_WEIGHT_MARK 15u
 #define HLG_GENERATIONS     4096u
@@ -200,5 +216,9 @@ static inline uint32_t hlg_imm_weight(uint32_t imm)
 {
     return imm & 0xfu;
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -24,9 +24,14 @@
 #include "action.h"
 #include "event.h"
 #include "log.h"
+#include "memory.h"
 #include "places.h"
 #include "transport.h"
 #include "transport/sealed.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct hlg_messenger;
 
@@ -64,7 +69,11 @@ struct hlg_messenger_config {
     uint32_t
         waiting_max; /* accepted connections that have not proved themselves: the oldest gives way */
 
-    int32_t cpu;           /* that the core thread is pinned to; -1: none */
+    int32_t cpu;  /* that the core thread is pinned to; -1: none */
+    int32_t numa; /* node that the messenger's memory comes from; -1: the kernel's choice */
+    const char
+        *cores; /* list, as "0-3,8", that its threads keep to; NULL: any. Both hold before the first
+                              endpoint is opened; see hlg_topology_place() for those near a NIC */
     hlg_time spin_ns;      /* how long the core thread spins on an idle network before it sleeps */
     hlg_time sleep_ns;     /* longest sleep while requests are open, <= 1 ms */
     hlg_time counter_ns;   /* pause of the layer poller between looks at the counter words */
@@ -81,13 +90,22 @@ struct hlg_messenger_config {
     void *log_context;
     uint32_t log_level; /* enum hlg_log_level: lines above it are not made */
 
+    /* Decode: enum hlg_flush_policy, for regions of GPUs that NICs write themselves. A fabric with a flusher
+       of its own (staged) needs none. */
+    uint32_t flush;
+
     /* File that the machine's events and actions are recorded to, for `halage trace` (see trace.h): made
        anew by create, whole when destroy returned; NULL: none. Holds prompts. Costs the core thread a
        write(2) an event; a full disk ends the recording alone: destroy logs and returns that. */
     const char *record;
+
+    /* Prefill: the core thread reads the counter words itself, and does not sleep while a forward pass is
+       announced: some 2 us from a stamp to its first write in place of counter_ns and a thread's way, for a
+       core of its own (cpu) meanwhile. False: the layer poller's thread does. */
+    bool counter_core;
 };
 
-/* Fills in defaults: limits of hlg_limits_default(), no listening, connect 5 s, spin 50 us, sleep
+/* Fills in defaults: limits of hlg_limits_default(), no listening, no cores, connect 5 s, spin 50 us, sleep
  * 1 ms, counters 20 us, no watchdog, log level info without a log, no key, 64 waiting connections. Role,
  * layout and fabric remain the caller's. */
 void hlg_messenger_config_default(struct hlg_messenger_config *config);
@@ -106,13 +124,16 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
 
 /* ---- Memory: before start ---- */
 
-/* Adds memory that KV pages live in. It must stay mapped until destroy returned. Returns the region's
- * number within its lane, or -HLG_EINVAL, -HLG_ELIMIT. */
-int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base, uint64_t bytes);
+/* Adds memory that KV pages live in, of any kind; the region is copied. Memory and dma-buf must stay
+ * until destroy returned. Returns the region's number within its lane, or -HLG_EINVAL, -HLG_ELIMIT. */
+int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
+                             const struct hlg_mem_region *region);
 
 /* The same for memory of another process: maps the descriptor as hlg_memory_import() does (and unmaps
- * at destroy). The descriptor stays the caller's. Returns the region's number. */
-int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd, uint64_t bytes);
+ * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Returns the
+ * region's number. */
+int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
+                                const struct hlg_fd_header *header);
 
 /* Says where the pages of one (lane, group, layer, plane) lie. */
 int hlg_messenger_place_add(struct hlg_messenger *m, const struct hlg_place *place);
@@ -123,7 +144,7 @@ int hlg_messenger_places_linear(struct hlg_messenger *m);
 /* Prefill: the counter word that the engine stamps (hlg_prefill_words() says which there are). Read
  * with acquire order by the layer poller; it must stay mapped until destroy returned. */
 int hlg_messenger_counter_watch(struct hlg_messenger *m, uint32_t word,
-                                const _Atomic uint32_t *counter);
+                                const HLG_ATOMIC_U32 *counter);
 
 /* ---- Life ---- */
 
@@ -181,7 +202,7 @@ struct hlg_submit {
     /* Not before: the REQUEST goes when *not_before >= not_before_value, say a counter that the device
        stamps when it has read the pages for the last time; NULL: at once. Read with acquire order; must
        stay mapped until the last report. Peers, pages and grant are looked at only then. */
-    const _Atomic uint64_t *not_before;
+    const HLG_ATOMIC_U64 *not_before;
     uint64_t not_before_value;
 };
 
@@ -407,5 +428,9 @@ enum hlg_messenger_health {
 
 /* The worst that is the case, an enum hlg_messenger_health; -HLG_EFORK, -HLG_ESTATE. */
 int hlg_messenger_health(struct hlg_messenger *m);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -7,6 +7,10 @@
 
 #include "base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_HISTOGRAM_BUCKETS 28u
 
 /* The first bucket's bound is 2 to this power. */
@@ -60,5 +64,9 @@ static inline hlg_time hlg_busy_total(const struct hlg_busy *b, hlg_time now)
 {
     return b->total + (b->depth > 0 ? now - b->since : 0);
 }
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

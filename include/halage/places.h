@@ -6,6 +6,10 @@
 
 #include "message.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /*
  * Lay a lane's pages out one after the other in one region: groups in order, within a group
  * [layer][plane][page] over the layers of the lane's stage, stride the page's bytes, each group from
@@ -21,5 +25,9 @@
  */
 int hlg_places_linear(const struct hlg_layout *layout, uint32_t lane, struct hlg_place *places,
                       uint32_t capacity, uint64_t *bytes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

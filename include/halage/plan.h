@@ -8,6 +8,10 @@
 
 #include "layout.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /*
  * `count` runs of `bytes` bytes, that far apart, from a page of the source rank to the same page
  * (by position in the request's list) of the target rank. Offsets are from the start of the page of
@@ -103,5 +107,9 @@ uint64_t hlg_plan_pieces(const struct hlg_plan *plan, uint32_t offset, uint32_t 
  */
 uint32_t hlg_plan_misfit(const struct hlg_plan *const *plans, uint32_t count, const uint32_t *pages,
                          uint32_t *hosts);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

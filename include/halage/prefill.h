@@ -9,6 +9,10 @@
 #include "event.h"
 #include "metrics.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_prefill;
 
 struct hlg_prefill_config {
@@ -18,6 +22,7 @@ struct hlg_prefill_config {
     uint64_t node;        /* identity, stable over restarts */
     uint64_t incarnation; /* unique to this run */
     uint8_t fingerprint[HLG_FINGERPRINT_BYTES];
+    bool acknowledged; /* the transport's DONE_WRITE does not mean placed; the pump sets it */
 };
 
 /*
@@ -70,5 +75,9 @@ struct hlg_prefill_stats {
     uint64_t beyond_grant; /* REQUESTs rejected because their peer's grant was used up */
 };
 void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

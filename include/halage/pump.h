@@ -12,13 +12,16 @@
 #include "trace.h"
 #include "transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_pump;
 
 /* Memory of one lane that KV pages live in; region numbers count from 0 within a lane. */
 struct hlg_pump_region {
     uint32_t lane;
-    void *base;
-    uint64_t bytes;
+    struct hlg_mem_region memory;
 };
 
 struct hlg_pump_config {
@@ -28,6 +31,7 @@ struct hlg_pump_config {
         struct hlg_decode_config decode;
     };
     struct hlg_fabric *fabric;
+    struct hlg_flusher *flusher;           /* decode; NULL: the fabric's, if it has one */
     const struct hlg_pump_region *regions; /* [region_count], in order of lane; copied */
     uint32_t region_count;
     /* [place_count] one for each hosted (lane, group, layer, plane); every page of the group's
@@ -74,6 +78,10 @@ hlg_handle hlg_pump_submitted(const struct hlg_pump *pump);
  * until a descriptor wakes it.
  */
 int hlg_pump_step(struct hlg_pump *pump);
+
+/* The part of a round that writes, alone: what an event made ready goes at once, and the network is looked at
+ * later. Returns how many writes were taken, wholly or in part. */
+int hlg_pump_write(struct hlg_pump *pump);
 hlg_time hlg_pump_now(const struct hlg_pump *pump);
 hlg_time hlg_pump_deadline(const struct hlg_pump *pump);
 
@@ -109,5 +117,9 @@ struct hlg_pump_stats {
     struct hlg_decode_stats decode;
 };
 void hlg_pump_stats(const struct hlg_pump *pump, struct hlg_pump_stats *stats);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

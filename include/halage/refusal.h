@@ -6,6 +6,10 @@
 
 #include "layout.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Room for every sentence with its final zero. */
 #define HLG_REFUSAL_TEXT_BYTES 256u
 
@@ -21,5 +25,9 @@
  * is an empty string if capacity allows one).
  */
 int hlg_refusal_text(const struct hlg_refusal *why, char *text, size_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -8,6 +8,10 @@
 
 #include "base.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /*
  * Replica offset of a request.
  *
@@ -21,5 +25,9 @@ uint32_t hlg_replica_offset(uint32_t random, uint32_t offset_count);
 
 /* Source set that serves target set `target_set` at a replica offset; source_sets >= 1. */
 uint32_t hlg_replica_source_set(uint32_t target_set, uint32_t offset, uint32_t source_sets);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -19,7 +19,11 @@
 #include "event.h"
 #include "prefill.h"
 
-#define HLG_TRACE_VERSION    2u
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define HLG_TRACE_VERSION    3u
 #define HLG_TRACE_TEXT_BYTES 1024u
 
 /* ---- Recording: a pump is given the recorder (struct hlg_pump_config) and does the calls ---- */
@@ -152,5 +156,9 @@ struct hlg_trace_verdict {
  */
 int hlg_trace_replay(struct hlg_trace_log *log, struct hlg_trace_verdict *verdict, char *error,
                      size_t error_bytes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -7,7 +7,8 @@
  *    other peers are unaffected. A peer refused for stall_ns is reported PEER_DOWN. An accepted piece
  *    completes exactly once: DONE_WRITE reports add up, per operation, to what was taken, also when
  *    the peer dies, also at close (status -HLG_ECANCELED).
- * 2. An IMM event says that the bytes of those writes are readable here and are not placed again. It
+ * 2. An IMM event says that the bytes of those writes are readable here (with a flusher: by the device
+ *    once that is done) and are not placed again. It
  *    says nothing of any other write: writes are unordered. DONE_WRITE without error means that the
  *    IMM comes unless the target dies. Nothing is zero bytes long.
  * 3. DONE_WRITE without error means placed at the target (caps.placed) or merely acknowledged.
@@ -16,15 +17,20 @@
  *    allocated after the last registration and peer_open.
  * 5. After `close` nothing lands in memory that this endpoint exposed, and it reads no more of ours;
  *    close is bounded in time. What it wrote may still land at a target whose endpoint is open, also
- *    when DONE_WRITE reported it failed: only the target's own close, or a DONE_WRITE without error
- *    on a placed transport, says that it will not. After peer_close no new write goes to that peer;
+ *    when DONE_WRITE reported it failed: only the target's own close, its IMM, or a DONE_WRITE without
+ *    error on a placed transport, says that it will not. After peer_close no new write goes to that peer;
  *    those under way complete.
  * 6. What differs between backends is data in struct hlg_transport_caps.
  */
 #ifndef HALAGE_TRANSPORT_H
 #define HALAGE_TRANSPORT_H
 
-#include "base.h"
+#include "flush.h"
+#include "region.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
 
 struct hlg_transport_caps {
     char provider[16];    /* the name that the backend itself uses, zero padded */
@@ -32,10 +38,13 @@ struct hlg_transport_caps {
     uint32_t pieces_max;  /* pieces that may be in flight at a time */
     uint32_t cq_depth;    /* immediates that may wait unread */
     uint64_t piece_bytes_max;
-    bool placed;       /* DONE_WRITE means placed, not just acknowledged */
-    bool pollable;     /* wait_fd gives a descriptor that wakes on progress */
-    bool reachable;    /* other hosts can write to an endpoint, if they have its keys */
-    hlg_time stall_ns; /* see 1 */
+    uint64_t merge_bytes_max; /* pages that follow one another are worth writing at once, up to so
+                                 many bytes; 0: not at all */
+    bool placed;              /* DONE_WRITE means placed, not just acknowledged */
+    bool pollable;            /* wait_fd gives a descriptor that wakes on progress */
+    bool reachable;           /* other hosts can write to an endpoint, if they have its keys */
+    bool device_memory;       /* mem_register takes HLG_MEMORY_CUDA */
+    hlg_time stall_ns;        /* see 1 */
 };
 
 /* A registration of ours, as this endpoint sees it. Index into the transport's own table. */
@@ -92,21 +101,25 @@ enum hlg_transport_event_kind {
     HLG_TRANSPORT_PEER_DOWN,
 };
 
+struct hlg_transport_done {
+    hlg_op_id op;
+    uint32_t done;   /* pieces that completed without error */
+    uint32_t failed; /* others; done + failed adds up to what was taken */
+    int32_t status;  /* negated enum hlg_error of the first failure */
+};
+
+struct hlg_transport_imm {
+    uint32_t imm; /* slot and generation are those of every one summed here; fence marks are
+                     summed apart, and then the weight is HLG_IMM_WEIGHT_MARK */
+    uint32_t pieces;
+    uint32_t immediates;
+};
+
 struct hlg_transport_event {
     uint32_t kind;
     union {
-        struct {
-            hlg_op_id op;
-            uint32_t done;   /* pieces that completed without error */
-            uint32_t failed; /* others; done + failed adds up to what was taken */
-            int32_t status;  /* negated enum hlg_error of the first failure */
-        } done;
-        struct {
-            uint32_t imm; /* slot and generation are those of every one summed here; fence marks are
-                             summed apart, and then the weight is HLG_IMM_WEIGHT_MARK */
-            uint32_t pieces;
-            uint32_t immediates;
-        } imm;
+        struct hlg_transport_done done;
+        struct hlg_transport_imm imm;
         uint32_t peer; /* PEER_DOWN */
     };
 };
@@ -121,8 +134,9 @@ struct hlg_transport_ops {
     /* Returns the peer's number, >= 0, or an error. Peers' numbers are small and reused. */
     int (*peer_open)(struct hlg_transport *t, const uint8_t *address, uint32_t bytes);
     int (*peer_close)(struct hlg_transport *t, uint32_t peer);
-    /* Registers [base, base + bytes) for writes out of it and, from peers, into it. */
-    int (*mem_register)(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem);
+    /* Registers memory for writes out of it and, from peers, into it. The region is read, not kept. A
+     * kind that this endpoint cannot move: -HLG_EUNSUPPORTED. */
+    int (*mem_register)(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem);
     int (*mem_export)(struct hlg_transport *t, hlg_mem mem, struct hlg_mem_export *out);
     int (*mem_release)(struct hlg_transport *t, hlg_mem mem);
     /* Returns the pieces taken, from piece_begin on, or an error (nothing was taken). */
@@ -173,6 +187,17 @@ struct hlg_fabric {
     /* The clock of those endpoints, which runs before the first is open. */
     hlg_time (*now)(struct hlg_fabric *fabric);
     uint32_t rails; /* rails of each lane */
+    /* Looks at a region before any endpoint opens, in the thread that starts the node: takes what moving
+     * it needs, or refuses with a sentence. NULL: mem_register takes what caps say. */
+    int (*prepare)(struct hlg_fabric *fabric, const struct hlg_mem_region *region, char *error,
+                   size_t error_bytes);
+    /* What makes landed bytes visible to the device; then the decode machine must ask for FLUSH. NULL:
+     * they are visible when their IMM is polled. */
+    struct hlg_flusher *flusher;
 };
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

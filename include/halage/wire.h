@@ -9,6 +9,10 @@
 
 #include "message.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_WIRE_HEADER_BYTES 8u
 
 /* Exact bytes of the frame of a message, header included. Page lists travel as runs. */
@@ -46,5 +50,9 @@ int64_t hlg_wire_frame_bytes(const uint8_t *header, uint32_t frame_bytes_max);
  * nothing else of it. */
 bool hlg_wire_hello_identity(const uint8_t *frame, uint64_t bytes, uint64_t *node,
                              uint64_t *incarnation);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

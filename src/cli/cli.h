@@ -15,8 +15,11 @@ enum cli_exit {
 /* Each runs one command and returns an enum cli_exit. argv[0] is "halage <command>". */
 int cli_plan(int argc, char **argv);
 int cli_demo(int argc, char **argv);
+int cli_doctor(int argc, char **argv);
 int cli_key(int argc, char **argv);
 int cli_node(int argc, char **argv);
+int cli_perf(int argc, char **argv);
+int cli_topo(int argc, char **argv);
 int cli_trace(int argc, char **argv);
 
 #endif

@@ -43,7 +43,8 @@ static char *add_commands(int key, const char *text, void *input)
         (void)fprintf(out, "  %-8s %s\n", choice->program->commands[i].name,
                       choice->program->commands[i].summary);
     }
-    (void)fprintf(out, "\n'%s COMMAND --help' says more.", choice->program->name);
+    (void)fprintf(out, "\n'%s help COMMAND' or '%s COMMAND --help' says more.",
+                  choice->program->name, choice->program->name);
     if (fclose(out) != 0) {
         free(grown);
         return NULL;
@@ -64,6 +65,43 @@ static int report_command(const struct dispatch *program, const char *word)
     }
     (void)fputc('\n', stderr);
     return CLI_BAD_INPUT;
+}
+
+/* Run the command that argv[0] names, with the words after it. */
+static int run_command(const struct dispatch *program, int argc, char **argv)
+{
+    for (size_t i = 0; i < program->count; i++) {
+        if (strcmp(argv[0], program->commands[i].name) == 0) {
+            char name[64];
+            (void)snprintf(name, sizeof name, "%s %s", program->name, program->commands[i].name);
+            argv[0] = name;
+            return program->commands[i].run(argc, argv);
+        }
+    }
+    return report_command(program, argv[0]);
+}
+
+/* "help [COMMAND [WORD]]" is "[COMMAND [WORD]] --help". `own` are the program's options. */
+static int run_help(const struct dispatch *program, const struct argp *own, int argc, char **argv)
+{
+    char option[] = "--help";
+    char name[32];
+    char *words[4] = {NULL};
+    (void)snprintf(name, sizeof name, "%s", program->name);
+    if (argc > 3) {
+        (void)options_error(name, "help: too many words; write '%s help [COMMAND]'", name);
+        return CLI_BAD_INPUT;
+    }
+    if (argc == 1) {
+        words[0] = name;
+        words[1] = option;
+        return options_parse(own, 2, words, ARGP_IN_ORDER, &(struct choice){.program = program});
+    }
+    for (int i = 1; i < argc; i++) {
+        words[i - 1] = argv[i];
+    }
+    words[argc - 1] = option;
+    return run_command(program, argc, words);
 }
 
 int dispatch(const struct dispatch *program, int argc, char **argv)
@@ -87,13 +125,8 @@ int dispatch(const struct dispatch *program, int argc, char **argv)
     if (choice.index == 0) {
         return report_command(program, NULL);
     }
-    for (size_t i = 0; i < program->count; i++) {
-        if (strcmp(argv[choice.index], program->commands[i].name) == 0) {
-            char name[64];
-            (void)snprintf(name, sizeof name, "%s %s", program->name, program->commands[i].name);
-            argv[choice.index] = name;
-            return program->commands[i].run(argc - choice.index, argv + choice.index);
-        }
-    }
-    return report_command(program, argv[choice.index]);
+    argc -= choice.index;
+    argv += choice.index;
+    return strcmp(argv[0], "help") == 0 ? run_help(program, &options, argc, argv)
+                                        : run_command(program, argc, argv);
 }

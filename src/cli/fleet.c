@@ -83,6 +83,7 @@ static _Noreturn void run_child(const char *program, char **argv, const struct f
     if (key >= 0 && dup2(key, KEY_FD) < 0) {
         _exit(1);
     }
+    (void)unsetenv("HALAGE_CONFIG"); /* its words tell a node all */
     (void)close_range(key >= 0 ? KEY_FD + 1 : CONTROL_FD + 1, ~0u, 0);
     if (place != NULL && place->netns[0] != '\0' && !enter(place->netns)) {
         _exit(1);

@@ -1,5 +1,6 @@
 /* `halage node prefill|decode`: one node, for pairs that lie on different machines. */
 #include "cli.h"
+#include "config_file.h"
 #include "options.h"
 #include "traffic.h"
 
@@ -8,9 +9,11 @@
 
 enum key {
     KEY_CONNECT = NODE_KEY_OWN,
+    KEY_CONFIG,
 };
 
 static const struct argp_option option_table[] = {
+    CONFIG_FILE_ROW(KEY_CONFIG),
     {"connect", KEY_CONNECT, "HOST:PORT,...", 0, "The prefill nodes, which are asked in turn", 0},
     NODE_OPTION_ROWS,
     NODE_SOURCES_ROW,
@@ -26,6 +29,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_CONNECT:
         config->connect = argument;
         return 0;
+    case KEY_CONFIG:
+        return 0; /* config_file_parse() has read it */
     case ARGP_KEY_END:
         return config->connect != NULL
                    ? 0
@@ -47,17 +52,24 @@ static int run_decode(int argc, char **argv)
                "the two nodes cannot work together, 130 interrupted.",
     };
     struct traffic_config config;
-    char text[512];
+    char text[1024];
+    const char *file = NULL;
+    enum hlg_log_level level;
     argv[0] = name;
     traffic_config_default(&config, name);
-    if (options_parse(&options, argc, argv, 0, &config) != 0) {
+    if (config_file_parse(&options, argc, argv, &config, &file) != 0 ||
+        !node_log_level(name, HLG_LOG_ERROR, &level)) {
         return CLI_BAD_INPUT;
     }
     if (options_same_file(name, "--json", config.json_file, config.trace) ||
         !options_output_possible(name, "--json", config.json_file)) {
         return CLI_BAD_INPUT;
     }
-    node_config_print(&config.node, text, sizeof text);
+    if (file != NULL) {
+        node_config_tell(&config.node, file, text, sizeof text);
+    } else {
+        node_config_print(&config.node, text, sizeof text);
+    }
     (void)fprintf(stderr, "%s: connect %s %s\n", name, config.connect, text);
     return traffic_run(&config);
 }

@@ -156,12 +156,60 @@ static int check_words(const struct argp *options, int argc, char **argv, unsign
             (void)options_error(argv[0], "option '--%s' takes no value", option->name);
             return CLI_BAD_INPUT;
         }
-        if (option->arg != NULL && !has_value && ++i == argc) {
+        const bool needs = option->arg != NULL && (option->flags & OPTION_ARG_OPTIONAL) == 0;
+        if (needs && !has_value && ++i == argc) {
             (void)options_error(argv[0], "option '%s' needs a value: %s", word, option->arg);
             return CLI_BAD_INPUT;
         }
     }
     return 0;
+}
+
+const char *options_optional(char *argument, struct argp_state *state)
+{
+    if (argument != NULL) {
+        return argument;
+    }
+    const char *next = state->next < state->argc ? state->argv[state->next] : NULL;
+    if (next == NULL || (next[0] == '-' && next[1] != '\0')) {
+        return "-";
+    }
+    state->next++;
+    return next;
+}
+
+/* A parser, and the words that come from a file. */
+struct origin {
+    argp_parser_t parser;
+    void *input;
+    const char *file;
+    int last; /* index of the last of these words */
+    char name[512];
+};
+
+static error_t parse_with_origin(int key, char *argument, struct argp_state *state)
+{
+    struct origin *origin = state->input;
+    const char *program = state->name;
+    const bool of_file =
+        key < ARGP_KEY_END && key != ARGP_KEY_ARG && state->next <= origin->last + 1;
+    state->input = origin->input;
+    if (of_file) {
+        (void)snprintf(origin->name, sizeof origin->name, "%s: %s", program, origin->file);
+        state->name = origin->name;
+    }
+    const error_t result = origin->parser(key, argument, state);
+    state->name = (char *)(uintptr_t)program;
+    return result;
+}
+
+int options_parse_after(const struct argp *options, const char *file, int count, int argc,
+                        char **argv, void *input)
+{
+    struct origin origin = {.parser = options->parser, .input = input, .file = file, .last = count};
+    struct argp wrapped = *options;
+    wrapped.parser = parse_with_origin;
+    return options_parse(&wrapped, argc, argv, 0, &origin);
 }
 
 int options_parse(const struct argp *options, int argc, char **argv, unsigned flags, void *input)

@@ -20,6 +20,15 @@
  */
 int options_parse(const struct argp *options, int argc, char **argv, unsigned flags, void *input);
 
+/* Value of an option that was declared OPTION_ARG_OPTIONAL, for a parser: what came with it, the next word where that
+ * is no option (which argp leaves to the command), or "-". */
+const char *options_optional(char *argument, struct argp_state *state);
+
+/* The same where the first `count` words after argv[0] are options of a file: what a parser says of their values, by
+ * options_error() and its state's name, begins with the file's name. */
+int options_parse_after(const struct argp *options, const char *file, int count, int argc,
+                        char **argv, void *input);
+
 /* Print "<program>: <sentence>" to stderr. Returns EINVAL, for a parser to return. */
 __attribute__((format(printf, 2, 3))) int options_error(const char *program, const char *format,
                                                         ...);

@@ -1,12 +1,12 @@
 /* `halage plan`: what goes where between two layouts, without a device. */
 #include "cli.h"
+#include "json_out.h"
 #include "layout_yaml.h"
 #include "options.h"
 
 #include <halage/plan.h>
 #include <halage/refusal.h>
 
-#include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
@@ -275,27 +275,12 @@ static json_t *make_slices(const struct hlg_plan *plan, uint32_t offset)
 static int write_json(const char *program, const struct hlg_plan *plan,
                       const struct request *request, const uint32_t *pages)
 {
-    const char *file = request->json_file;
     json_t *root = json_pack(
         "{s:I, s:I, s:i, s:i, s:o, s:o, s:o}", "tokens", (json_int_t)request->tokens, "tokens_sent",
         (json_int_t)request->tokens - 1, "replica_offset", (int)request->offset, "replica_offsets",
         (int)plan->offset_count, "groups", make_groups(plan, pages), "expected",
         make_expected(plan, request->offset, pages), "slices", make_slices(plan, request->offset));
-    FILE *out = strcmp(file, "-") == 0 ? stdout : fopen(file, "w");
-    if (out == NULL) {
-        (void)options_error(program, "--json: %s: cannot be opened: %s", file, strerror(errno));
-        json_decref(root);
-        return CLI_FAILED;
-    }
-    bool good = root != NULL && json_dumpf(root, out, JSON_INDENT(1)) == 0;
-    good = fputc('\n', out) != EOF && good;
-    good = (out == stdout ? fflush(out) : fclose(out)) == 0 && good;
-    json_decref(root);
-    if (!good) {
-        (void)options_error(program, "--json: %s: cannot be written", file);
-        return CLI_FAILED;
-    }
-    return CLI_DONE;
+    return json_out_write(program, request->json_file, root);
 }
 
 /* The plan holds whatever the pools' sizes; whether they hold the request is worth a word. */

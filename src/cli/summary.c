@@ -257,6 +257,10 @@ void summary_begin(const struct traffic *t)
     const char *why = strstr(up->why, "chosen by");
     (void)fprintf(t->out, "%s%s%s\n", up->provider, why == NULL ? "" : ", ",
                   why == NULL ? "" : why);
+    if (node->cuda) {
+        print_row(t->out, "memory");
+        (void)fprintf(t->out, "%s\n", node_config_memory(node));
+    }
     print_row(t->out, "requests");
     (void)fprintf(t->out, "%" PRIu32 ", %" PRIu32 " at a time, %s, seed %" PRIu64 "\n",
                   t->workload.count, t->config.in_flight,
@@ -424,7 +428,8 @@ static json_t *make_root(struct traffic *t, const struct totals *totals)
 {
     const bool layers = totals->prefill_known && totals->layers_early + totals->layers_late > 0;
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:I, "
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, "
+        "s:o, s:I, "
         "s:I, "
         "s:b, s:f, s:o}",
         "requests", (json_int_t)settled(t), "completed", (json_int_t)t->verified + t->mismatched,
@@ -432,7 +437,8 @@ static json_t *make_root(struct traffic *t, const struct totals *totals)
         (json_int_t)t->failed, "kv_bytes", (json_int_t)totals->bytes, "writes",
         make_known(totals->prefill_known, totals->pieces_posted), "pieces_counted",
         (json_int_t)totals->pieces_counted, "pieces_expected", (json_int_t)totals->pieces_expected,
-        "provider", t->fleet.decode[0].up.provider, measures[MEASURE_TTFT].key,
+        "provider", t->fleet.decode[0].up.provider, "memory", t->config.node.cuda ? "cuda" : "host",
+        "staged", t->config.node.staged ? 1 : 0, measures[MEASURE_TTFT].key,
         make_percentiles(&totals->samples[MEASURE_TTFT]), measures[MEASURE_HANDOVER].key,
         make_percentiles(&totals->samples[MEASURE_HANDOVER]), measures[MEASURE_EXPOSED].key,
         make_percentiles(&totals->samples[MEASURE_EXPOSED]), "layers_early_ratio",

@@ -171,6 +171,9 @@ static void print_error(cyaml_err_t result, const struct report *report,
         (void)snprintf(error, capacity, "%s: not YAML: %s", file, line + sizeof syntax - 1);
     } else if (strncmp(line, "Load: Expecting", 15) == 0) {
         print_shape(report, schema, file, error, capacity);
+    } else if (result == CYAML_ERR_INTERNAL_ERROR) {
+        (void)snprintf(error, capacity,
+                       "%s: a key is no plain word; write keys with values, one a line", file);
     } else {
         (void)snprintf(error, capacity, "%s: cannot be read: %s", file, cyaml_strerror(result));
     }

@@ -27,8 +27,10 @@ struct source {
     uint32_t offset; /* replica offset */
     bool sent;       /* the peer may have seen the REQUEST */
     bool accepted;
+    bool awaits; /* FENCED came; it is believed once `awaited` pieces are counted */
     bool fenced; /* nothing of it can land any more */
     bool lost;   /* the session ended and its domain could not be closed for certain */
+    uint64_t awaited;
 };
 
 struct request {
@@ -41,6 +43,7 @@ struct request {
     struct source sources[HLG_SOURCES_MAX];
     uint32_t page_list;  /* owner map */
     uint32_t flush_next; /* FLUSHING and not yet asked for */
+    bool flush_asked;    /* and not yet answered: the driver may still touch the pages */
     uint32_t prompt_bytes;
     const uint8_t *prompt;                       /* the caller's, until sent or terminal */
     struct hlg_page_list groups[HLG_GROUPS_MAX]; /* likewise */
@@ -213,6 +216,7 @@ static void end(struct hlg_decode *d, struct request *r, bool poisoned)
 {
     uint32_t index = index_of(d, r);
 
+    HLG_ASSERT(!r->flush_asked);
     for (uint32_t i = 0; i < r->source_count; i++) {
         slots_close(&d->slots, r->sources[i].slot, poisoned);
     }
@@ -237,12 +241,15 @@ static void end(struct hlg_decode *d, struct request *r, bool poisoned)
     d->open_count--;
 }
 
-/* After FAILED: pages return once every source is fenced (I1). */
+/* After FAILED: pages return once every source is fenced, and no flush is under way (I1). */
 static void settle(struct hlg_decode *d, struct request *r)
 {
     bool lost = false;
 
     HLG_ASSERT(r->state == REQUEST_QUARANTINED);
+    if (r->flush_asked) {
+        return; /* what carries the flush out may copy into the pages */
+    }
     for (uint32_t i = 0; i < r->source_count; i++) {
         if (!r->sources[i].fenced && !r->sources[i].lost) {
             return;
@@ -260,6 +267,14 @@ static void fence(struct hlg_decode *d, struct source *source, uint32_t kind)
         source->fenced = true;
         sessions_note(&d->sessions, HLG_NOTE_STEP_SOURCE_FENCED, source->peer,
                       d->slots.slots[source->slot].number, kind, 0);
+    }
+}
+
+/* FENCED is believed when what it speaks for is counted: now, or by an immediate to come. */
+static void believe(struct hlg_decode *d, struct source *source)
+{
+    if (source->awaits && d->slots.slots[source->slot].counted >= source->awaited) {
+        fence(d, source, HLG_MESSAGE_FENCED);
     }
 }
 
@@ -387,7 +402,7 @@ static void fail(struct hlg_decode *d, struct request *r, enum hlg_reason reason
         struct source *source = &r->sources[i];
         if (!source->sent) {
             fence(d, source, 0); /* its REQUEST is dropped unsent */
-        } else if (!source->fenced) {
+        } else if (!source->fenced && !source->awaits) {
             send_answer(d, source, HLG_MESSAGE_CANCEL);
         }
     }
@@ -700,7 +715,7 @@ static void give_credit(struct hlg_decode *d, const struct hlg_event_imm *e)
         return;
     }
     /* One that comes again, after its request was whole, took nothing out of the window. */
-    uint64_t credited = hlg_min_u64(e->immediates, sender->owed);
+    uint64_t credited = hlg_min_u64(e->pieces, sender->owed);
     HLG_ASSERT(e->rail < d->config.rails && e->lane < d->rails / d->config.rails);
     struct taken *taken = &d->taken[peer * d->rails + e->lane * d->config.rails + e->rail];
     sender->owed -= credited;
@@ -721,6 +736,8 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     slot->counted += pieces;
     if (r->state == REQUEST_QUARANTINED) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_LATE, source->peer, slot->number, pieces, 0);
+        believe(d, source);
+        settle(d, r);
         return;
     }
     if (!source->sent) {
@@ -823,6 +840,44 @@ static void on_accept(struct hlg_decode *d, struct request *r, struct source *so
     }
 }
 
+/*
+ * FENCED. On a transport that merely acknowledges writes it is believed only when the pieces that it speaks for
+ * are counted: each is then in its page, and is not placed again. A peer that has posted fewer than came, or
+ * more than were asked for, is not to be believed at all. Only the first FENCED knows: a second one answers a
+ * CANCEL that it crossed. Returns whether the session goes on.
+ */
+static bool take_fenced(struct hlg_decode *d, struct source *source,
+                        const struct hlg_answer *answer)
+{
+    const struct slot *slot = &d->slots.slots[source->slot];
+
+    if (source->awaits || source->fenced) {
+        return true;
+    }
+    source->awaits = true;
+    switch ((enum hlg_await)answer->await) {
+    case HLG_AWAIT_NOTHING:
+        source->awaited = 0;
+        break;
+    case HLG_AWAIT_PIECES:
+        source->awaited = answer->pieces;
+        break;
+    case HLG_AWAIT_ALL:
+        source->awaited = slot->expected;
+        break;
+    }
+    if (source->awaited > slot->expected ||
+        (answer->await != HLG_AWAIT_NOTHING && source->awaited < slot->counted)) {
+        source->awaits = false;
+        sessions_note(&d->sessions, HLG_NOTE_PIECES_DIFFER, source->peer, slot->number,
+                      slot->counted, source->awaited);
+        sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+        return false;
+    }
+    believe(d, source);
+    return true;
+}
+
 /* REJECT, FENCED and FAILED: this source writes no more, or is about to say so. */
 static void on_end_of_source(struct hlg_decode *d, struct request *r, struct source *source,
                              uint32_t kind, const struct hlg_answer *answer)
@@ -835,8 +890,10 @@ static void on_end_of_source(struct hlg_decode *d, struct request *r, struct sou
                answer->reason <= HLG_REASON_PREEMPTED) {
         reason = (enum hlg_reason)answer->reason;
     }
-    if (kind != HLG_MESSAGE_FAILED) {
+    if (kind == HLG_MESSAGE_REJECT) {
         fence(d, source, kind);
+    } else if (kind == HLG_MESSAGE_FENCED && !take_fenced(d, source, answer)) {
+        return; /* the session's end fails the request */
     }
     if (r->state == REQUEST_READY) {
         return; /* whole all the same: immediates alone complete a request */
@@ -978,6 +1035,22 @@ static void on_time(struct hlg_decode *d)
     }
 }
 
+/* The driver's answer to FLUSH. Without a question it is nothing. */
+static void on_flushed(struct hlg_decode *d, struct request *r, bool visible)
+{
+    if (!r->flush_asked) {
+        return;
+    }
+    r->flush_asked = false;
+    if (r->state == REQUEST_QUARANTINED) {
+        settle(d, r); /* it failed meanwhile */
+    } else if (visible) {
+        ready(d, r);
+    } else {
+        fail(d, r, HLG_REASON_LOCAL, 0);
+    }
+}
+
 static int on_request_event(struct hlg_decode *d, const struct hlg_event *event)
 {
     struct request *r = find(d, event->request);
@@ -985,11 +1058,9 @@ static int on_request_event(struct hlg_decode *d, const struct hlg_event *event)
     if (r == NULL) {
         return -HLG_ESTALE;
     }
-    if (event->kind == HLG_EVENT_FLUSHED) {
-        if (r->state == REQUEST_FLUSHING) {
-            ready(d, r);
-        }
-        return 0; /* it may have failed meanwhile */
+    if (event->kind == HLG_EVENT_FLUSHED || event->kind == HLG_EVENT_FLUSH_FAILED) {
+        on_flushed(d, r, event->kind == HLG_EVENT_FLUSHED);
+        return 0;
     }
     if (event->kind == HLG_EVENT_RELEASE) {
         if (r->state != REQUEST_READY) {
@@ -1036,6 +1107,7 @@ static int dispatch(struct hlg_decode *d, const struct hlg_event *event)
     case HLG_EVENT_SUBMIT:
         return on_submit(d, &event->submit);
     case HLG_EVENT_FLUSHED:
+    case HLG_EVENT_FLUSH_FAILED:
     case HLG_EVENT_CANCEL:
     case HLG_EVENT_RELEASE:
         return on_request_event(d, event);
@@ -1162,6 +1234,7 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
         if (d->flush_head == HLG_NONE) {
             d->flush_tail = HLG_NONE;
         }
+        r->flush_asked = true;
         *action = (struct hlg_action){.kind = HLG_ACTION_FLUSH, .request = handle_of(d, r)};
         return 1;
     }
@@ -1208,6 +1281,21 @@ enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, u
     return r->state == REQUEST_QUARANTINED ? HLG_PAGE_QUARANTINED : HLG_PAGE_OWNED;
 }
 
+bool hlg_decode_pages(const struct hlg_decode *d, hlg_handle request, uint32_t group,
+                      uint32_t *pool, struct hlg_page_list *pages)
+{
+    const uint32_t index = (uint32_t)(request & UINT32_MAX);
+
+    if (index >= d->config.limits.requests_max || d->requests[index].state == REQUEST_FREE ||
+        handle_of(d, &d->requests[index]) != request) {
+        return false;
+    }
+    HLG_ASSERT(group < d->config.layout.group_count);
+    *pool = d->requests[index].pool;
+    *pages = d->requests[index].groups[group];
+    return true;
+}
+
 void hlg_decode_census(const struct hlg_decode *d, struct hlg_census *census)
 {
     *census = (struct hlg_census){
@@ -1238,6 +1326,8 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
                    slot->counted <= slot->expected);
         HLG_ASSERT(!d->credits.waits[source->slot] ||
                    (!source->sent && r->state == REQUEST_PLANNED));
+        HLG_ASSERT(!source->awaits || (source->sent && source->awaited <= slot->expected));
+        HLG_ASSERT(!source->awaits || source->fenced || source->awaited > slot->counted);
         unfenced += !source->fenced && !source->lost;
         sent += source->sent;
     }
@@ -1247,7 +1337,8 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
     HLG_ASSERT((r->state != REQUEST_SENT && r->state != REQUEST_RECEIVING) || !whole);
     HLG_ASSERT(r->state != REQUEST_FLUSHING || whole);
     HLG_ASSERT(!r->receiving || (r->state <= REQUEST_RECEIVING && !whole));
-    HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0);
+    HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0 || r->flush_asked);
+    HLG_ASSERT(!r->flush_asked || r->state == REQUEST_FLUSHING || r->state == REQUEST_QUARANTINED);
     HLG_ASSERT((r->reason != HLG_REASON_NONE) == (r->state == REQUEST_QUARANTINED));
 }
 

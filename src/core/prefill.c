@@ -145,7 +145,10 @@ static void answer(struct hlg_prefill *p, const struct prefill_request *r, uint3
                            .answer = {.number = r->number,
                                       .incarnation = p->config.incarnation,
                                       .pieces = pieces,
-                                      .reason = kind == HLG_MESSAGE_FAILED ? r->reason : 0}});
+                                      .reason = kind == HLG_MESSAGE_FAILED ? r->reason : 0,
+                                      .await = kind == HLG_MESSAGE_FENCED && p->config.acknowledged
+                                                   ? HLG_AWAIT_PIECES
+                                                   : HLG_AWAIT_NOTHING}});
 }
 
 /* The most that one REQUEST of a peer can cost. */
@@ -469,10 +472,14 @@ static void on_cancel(struct hlg_prefill *p, uint32_t peer, const struct hlg_ans
     if (m->session != session->peer_serial) {
         return; /* of an ended session: this node cannot vouch for what became of its writes */
     }
+    /* What was rejected or fenced in this session was so before, in order: this one was SENT. */
     sessions_send(
         &p->sessions, peer,
-        &(struct outgoing){.kind = HLG_MESSAGE_FENCED,
-                           .answer = {.number = m->number, .incarnation = p->config.incarnation}});
+        &(struct outgoing){
+            .kind = HLG_MESSAGE_FENCED,
+            .answer = {.number = m->number,
+                       .incarnation = p->config.incarnation,
+                       .await = p->config.acknowledged ? HLG_AWAIT_ALL : HLG_AWAIT_NOTHING}});
 }
 
 static int on_message(struct hlg_prefill *p, const struct hlg_event_peer *e)
@@ -951,6 +958,7 @@ static int dispatch(struct hlg_prefill *p, const struct hlg_event *event)
         return 0;
     case HLG_EVENT_IMM:
     case HLG_EVENT_FLUSHED:
+    case HLG_EVENT_FLUSH_FAILED:
     case HLG_EVENT_SUBMIT:
     case HLG_EVENT_RELEASE:
         return -HLG_EINVAL; /* the decode machine's */

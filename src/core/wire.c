@@ -160,7 +160,7 @@ static bool answer_is_sound(uint32_t kind, const struct hlg_answer *answer)
            (kind == HLG_MESSAGE_CANCEL || answer->session == 0) &&
            (counted || answer->pieces == 0) &&
            (reject || kind == HLG_MESSAGE_FAILED || answer->reason == 0) &&
-           (kind == HLG_MESSAGE_FENCED || answer->marks == 0) &&
+           answer->await <= (kind == HLG_MESSAGE_FENCED ? HLG_AWAIT_ALL : HLG_AWAIT_NOTHING) &&
            (reject || answer->retry_after_ns == 0);
 }
 
@@ -172,7 +172,7 @@ static void put_answer(struct writer *w, uint32_t kind, const struct hlg_answer 
     put_u64(w, answer->session);
     put_u64(w, answer->pieces);
     put_u32(w, answer->reason);
-    put_u32(w, answer->marks);
+    put_u32(w, answer->await);
     put_u64(w, answer->retry_after_ns);
 }
 
@@ -183,7 +183,7 @@ static void get_answer(struct reader *r, uint32_t kind, struct hlg_answer *answe
     answer->session = get_u64(r);
     answer->pieces = get_u64(r);
     answer->reason = get_u32(r);
-    answer->marks = get_u32(r);
+    answer->await = get_u32(r);
     answer->retry_after_ns = get_u64(r);
     require(r, answer_is_sound(kind, answer));
 }

@@ -9,7 +9,7 @@ const char *hlg_error_text(int error)
     if (error == 0) {
         return "no error";
     }
-    if (error < -HLG_EFORK || error > 0) {
+    if (error < -HLG_EUNSUPPORTED || error > 0) {
         return "unknown error";
     }
     const enum hlg_error code = (enum hlg_error)(-error);
@@ -38,6 +38,8 @@ const char *hlg_error_text(int error)
         return "the endpoint was closed first";
     case HLG_EFORK:
         return "made by another process";
+    case HLG_EUNSUPPORTED:
+        return "not supported by this build, machine or provider";
     }
     return "unknown error";
 }

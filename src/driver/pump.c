@@ -9,6 +9,11 @@
 /* A target may owe its peer the acknowledgement of the last bytes when its own request is over;
    providers with manual progress send it while polled. */
 #define LINGER_NS (20 * HLG_NS_PER_MS)
+/* While endpoints are busy channels are looked at this often, and for a fifth of the time at most: a look is a
+   call of the system for each, which costs as much as some pages. */
+#define CHANNELS_NS     10000u
+#define CHANNELS_NS_MAX HLG_NS_PER_MS /* a look may have been long because the thread did not run */
+#define CHANNELS_REST   4u
 
 hlg_time hlg_pump_now(const struct hlg_pump *p)
 {
@@ -136,7 +141,11 @@ static void carry_open(struct hlg_pump *p, uint32_t index)
 
 static void carry_flush(struct hlg_pump *p, hlg_handle request)
 {
-    /* Host memory: what an immediate announces is visible. */
+    if (p->flusher != NULL) {
+        pump_flush_add(p, request);
+        return;
+    }
+    /* What an immediate announces is visible. */
     struct hlg_event event = {.kind = HLG_EVENT_FLUSHED, .request = request};
 
     (void)pump_feed(p, &event); /* -HLG_ESTALE when the request ended meanwhile */
@@ -182,17 +191,35 @@ void pump_carry_node(struct hlg_pump *p)
     }
 }
 
+/* Makes endpoint->write what is to be written. A write that goes on where the endpoint's last one ended has the
+ * same addresses: a transport takes an operation in several parts, and its number is free again only when
+ * the last one is over, so that another operation of that number begins with its first piece. */
+static int resolve(const struct hlg_pump *p, struct pump_endpoint *endpoint,
+                   const struct hlg_action_write *action)
+{
+    struct hlg_paged_write *write = &endpoint->write;
+
+    if (action->piece_begin > 0 && action->op == write->op &&
+        action->piece_limit <= endpoint->resolved_limit && p->peers[action->peer].opened) {
+        write->piece_begin = action->piece_begin;
+        write->piece_limit = action->piece_limit;
+        return 0;
+    }
+    const int error = pump_table_resolve(p, action, write);
+    endpoint->resolved_limit = error == 0 ? action->piece_limit : 0;
+    return error;
+}
+
 /* Returns the pieces that were taken. */
 static uint32_t carry_write(struct hlg_pump *p, const struct hlg_action_write *action)
 {
     const struct pump_peer *peer = &p->peers[action->peer];
-    struct hlg_paged_write write;
-    int64_t taken = pump_table_resolve(p, action, &write);
 
     HLG_ASSERT(p->domains[peer->domain].open);
     struct pump_endpoint *endpoint = pump_endpoint(p, peer->domain, action->lane, action->rail);
+    int64_t taken = resolve(p, endpoint, action);
     if (taken == 0) {
-        taken = endpoint->transport->ops->write(endpoint->transport, &write);
+        taken = pump_merge_write(endpoint->transport, &endpoint->write, p->caps.merge_bytes_max);
     }
     uint32_t offered = action->piece_limit - action->piece_begin;
     uint32_t pieces = taken > 0 ? hlg_u32((uint64_t)taken) : 0;
@@ -291,14 +318,33 @@ static int read_ready(struct hlg_pump *p)
 static int read_all(struct hlg_pump *p, bool due)
 {
     const hlg_time now = hlg_pump_now(p);
-    int work = pump_sessions_read(p);
+    int work = 1; /* nobody may sleep before the channels were looked at */
 
+    if (!p->busy || now >= p->channels_due) {
+        work = pump_sessions_read(p);
+        const hlg_time then = hlg_pump_now(p);
+        const hlg_time rest = hlg_min_time(CHANNELS_REST * (then - now), CHANNELS_NS_MAX);
+        p->channels_due = then + hlg_max_u64(CHANNELS_NS, rest);
+    }
+    p->busy = false;
     if (hlg_pump_open(p) > 0) {
         p->linger = now + LINGER_NS;
     }
     if (due || now < p->linger) {
-        work += pump_domains_poll(p);
+        const int events = pump_domains_poll(p);
+        p->busy = events > 0;
+        work += events;
         pump_carry_node(p);
+    }
+    return work;
+}
+
+int hlg_pump_write(struct hlg_pump *p)
+{
+    int work = 0;
+
+    for (uint32_t lane = 0; p->role == HLG_ROLE_PREFILL && lane < p->lanes; lane++) {
+        work += carry_writes(p, lane);
     }
     return work;
 }
@@ -316,10 +362,11 @@ int hlg_pump_step(struct hlg_pump *p)
     }
     pump_carry_node(p);
     work += p->fabric->ready != NULL ? read_ready(p) : read_all(p, due);
-    for (uint32_t lane = 0; p->role == HLG_ROLE_PREFILL && lane < p->lanes; lane++) {
-        work += carry_writes(p, lane);
+    if (pump_flush_busy(p)) {
+        work += pump_flush_step(p);
+        pump_carry_node(p);
     }
-    return work;
+    return work + hlg_pump_write(p);
 }
 
 hlg_time hlg_pump_deadline(const struct hlg_pump *p)
@@ -331,6 +378,9 @@ int hlg_pump_wait_fds(struct hlg_pump *p, struct pollfd *fds, uint32_t capacity,
 {
     uint32_t count = 0;
 
+    if (endpoints && pump_flush_busy(p)) {
+        return -HLG_ESTATE; /* a device wakes nobody */
+    }
     for (uint32_t i = 0; i < p->peers_used; i++) {
         struct pump_peer *peer = &p->peers[i];
         short events = 0;

@@ -30,7 +30,7 @@ static int open_endpoint(struct hlg_pump *p, uint32_t domain, uint32_t lane, uin
     *endpoint = (struct pump_endpoint){.transport = t};
     t->tag = domain * p->lanes * p->rails + lane * p->rails + rail;
     for (uint32_t r = p->region_begin[lane]; r < p->region_begin[lane + 1]; r++) {
-        error = t->ops->mem_register(t, p->regions[r].base, p->regions[r].bytes, &mems[r]);
+        error = t->ops->mem_register(t, &p->regions[r].memory, &mems[r]);
         if (error < 0) {
             return error;
         }
@@ -61,13 +61,15 @@ static void feed_done(struct hlg_pump *p, const struct hlg_transport_event *even
 {
     struct hlg_event e; /* of its size only what is read is set: there is one for each write */
 
+    const uint32_t weight = event->done.op >> PUMP_OP_BITS;
+
     e.kind = HLG_EVENT_DONE_WRITE;
-    e.done = (struct hlg_event_done){.op = event->done.op,
-                                     .done = event->done.done,
-                                     .failed = event->done.failed,
+    e.done = (struct hlg_event_done){.op = event->done.op & ((1u << PUMP_OP_BITS) - 1),
+                                     .done = event->done.done << weight,
+                                     .failed = event->done.failed << weight,
                                      .status = event->done.status};
-    p->stats.pieces_done += event->done.done;
-    p->stats.pieces_failed += event->done.failed;
+    p->stats.pieces_done += e.done.done;
+    p->stats.pieces_failed += e.done.failed;
     int error = pump_feed(p, &e);
     HLG_ASSERT(error == 0); /* an operation lives until all that was taken is reported */
 }

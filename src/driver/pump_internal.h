@@ -1,7 +1,8 @@
 /*
  * What the files of the pump share. pump.c turns the crank; pump_life.c takes and gives memory;
  * pump_machine.c is the one place that knows which of the two machines runs; pump_domain.c owns
- * endpoints, pump_session.c channels and greetings, pump_table.c the addresses behind pages.
+ * endpoints, pump_session.c channels and greetings, pump_table.c the addresses behind pages,
+ * pump_flush.c what makes landed bytes visible to a device.
  */
 #ifndef HALAGE_DRIVER_PUMP_INTERNAL_H
 #define HALAGE_DRIVER_PUMP_INTERNAL_H
@@ -36,6 +37,8 @@ struct pump_place {
 struct pump_endpoint {
     struct hlg_transport *transport; /* NULL: not open */
     bool refused;                    /* took less than it was offered since the last ROOM */
+    uint32_t resolved_limit;         /* pieces of `write` whose pages were looked at; 0: none */
+    struct hlg_paged_write write;    /* resolved last */
 };
 
 struct pump_domain {
@@ -71,6 +74,17 @@ struct pump_peer {
     uint32_t *numbers; /* transports' own: [our lanes * rails][lanes_max * rails_max] */
 };
 
+/* FLUSH actions that the fabric's flusher carries out. */
+struct pump_flush {
+    hlg_handle *queue; /* [capacity] a ring: asked for, not yet all told to the flusher */
+    uint32_t capacity; /* requests_max; 0: no flusher */
+    uint32_t first;
+    uint32_t count;
+    uint32_t place;     /* of the first request: index of the place that is told now */
+    uint32_t page;      /* and the page of its list */
+    uint32_t under_way; /* told and not yet answered */
+};
+
 struct hlg_pump {
     struct pump_machine machine;
     enum hlg_role role;
@@ -102,7 +116,11 @@ struct hlg_pump {
     struct hlg_message message; /* the last one received; its arrays lie in scratch */
     bool *room;                 /* [lanes * rails], while ROOM is gathered */
     bool any_room;
-    bool any_unread; /* of the peers */
+    bool any_unread;             /* of the peers */
+    struct hlg_flusher *flusher; /* NULL: what landed is visible */
+    struct pump_flush flush;
+    bool busy; /* endpoints had something in the last step */
+    hlg_time channels_due;
     hlg_time linger; /* endpoints are polled until then though nothing is open */
     void (*notice)(void *context, const struct hlg_notice *notice);
     void (*note)(void *context, const struct hlg_note *note);
@@ -138,6 +156,14 @@ void pump_domains_say_room(struct hlg_pump *p);
 /* Inserts all the peer's addresses in all our endpoints of its domain. */
 int pump_domain_peer_open(struct hlg_pump *p, struct pump_peer *peer);
 
+/* pump_flush.c: only where the fabric has a flusher, of a decode pump. */
+void pump_flush_add(struct hlg_pump *p, hlg_handle request);
+/* Returns how many things it did. */
+int pump_flush_step(struct hlg_pump *p);
+bool pump_flush_busy(const struct hlg_pump *p);
+/* Wait until no copy is under way any more; nothing is fed to the machine. */
+void pump_flush_drain(struct hlg_pump *p);
+
 /* pump_session.c */
 int pump_sessions_read(struct hlg_pump *p);
 /* Reads one peer's channel. */
@@ -148,6 +174,13 @@ void pump_session_end(struct hlg_pump *p, uint32_t peer, int32_t status);
 void pump_session_bye(struct hlg_pump *p, uint32_t peer, const struct hlg_refusal *why);
 /* `fence`: its domain must be closed, though others use it. */
 void pump_session_close(struct hlg_pump *p, uint32_t peer, bool fence);
+
+/* pump_merge.c: offers a paged write, with runs of pages that follow one another merged up to so many bytes.
+ * Returns pieces, as a transport's write does. What is reported of it has the weight above PUMP_OP_BITS of its
+ * operation, and counts in runs of 2^weight pieces. */
+#define PUMP_OP_BITS 28u
+int64_t pump_merge_write(struct hlg_transport *t, const struct hlg_paged_write *w,
+                         uint64_t merge_bytes_max);
 
 /* pump_table.c */
 int pump_table_own(struct hlg_pump *p, const struct hlg_pump_config *config);

@@ -38,6 +38,7 @@ static void give_memory(struct hlg_pump *p)
     free(p->frame);
     free(p->scratch);
     free(p->room);
+    free(p->flush.queue);
     free(p->machine.memory);
     free(p);
 }
@@ -110,9 +111,12 @@ static bool take_memory(struct hlg_pump *p, const struct hlg_pump_config *config
     p->frame = take(p->limits.message_bytes_max, 1);
     p->scratch = take(p->scratch_bytes, 1);
     p->room = take(endpoints, sizeof *p->room);
+    p->flush.capacity = p->limits.requests_max;
+    p->flush.queue = take(p->flusher != NULL ? p->flush.capacity : 0, sizeof *p->flush.queue);
     return p->regions != NULL && p->own_places != NULL && p->places != NULL &&
            p->own_addresses != NULL && p->own_keys != NULL && p->frame != NULL &&
-           p->scratch != NULL && p->room != NULL && take_domains(p) && take_peers(p);
+           p->scratch != NULL && p->room != NULL && p->flush.queue != NULL && take_domains(p) &&
+           take_peers(p);
 }
 
 /* Regions come in order of lane; region_begin finds each lane's. */
@@ -122,8 +126,8 @@ static bool take_regions(struct hlg_pump *p, const struct hlg_pump_config *confi
 
     for (uint32_t i = 0; i < config->region_count; i++) {
         const struct hlg_pump_region *region = &config->regions[i];
-        if (region->lane >= p->lanes || region->lane < lane || region->base == NULL ||
-            region->bytes == 0) {
+        if (region->lane >= p->lanes || region->lane < lane || region->memory.base == NULL ||
+            region->memory.bytes == 0) {
             return false;
         }
         while (lane < region->lane) {
@@ -146,6 +150,7 @@ static void fill_numbers(struct hlg_pump *p, const struct hlg_pump_config *confi
     p->layout = prefill ? config->prefill.layout : config->decode.layout;
     p->rails = prefill ? config->prefill.rails : config->decode.rails;
     p->fabric = config->fabric;
+    p->flusher = config->flusher != NULL ? config->flusher : config->fabric->flusher;
     p->notice = config->notice;
     p->note = config->note;
     p->context = config->context;
@@ -199,16 +204,11 @@ static const char *find_fault(const struct hlg_pump_config *config)
         limits->message_bytes_max > HLG_MESSAGE_BYTES_MAX) {
         return "limits.message_bytes_max is out of range";
     }
+    if (limits->ops_max > 1u << PUMP_OP_BITS) {
+        return "limits.ops_max is out of range";
+    }
     if (config->region_count > PUMP_REGIONS_MAX) {
         return "too many regions";
-    }
-    struct hlg_transport_caps caps;
-    config->fabric->query(config->fabric, &caps);
-    if (!caps.placed) {
-        return "the provider only acknowledges writes and does not say when they are placed: a "
-               "page "
-               "could return while one may still land, and fence marks against that are not built "
-               "yet";
     }
     return NULL;
 }
@@ -219,6 +219,52 @@ static int fail(char *error, size_t error_bytes, int code, const char *sentence)
         (void)snprintf(error, error_bytes, "%s", sentence); /* cut where it does not fit */
     }
     return code;
+}
+
+/* Whether the fabric can move each region; what that takes is taken now. */
+static int prepare_regions(struct hlg_pump *p, char *error, size_t error_bytes)
+{
+    for (uint32_t i = 0; i < p->region_count; i++) {
+        const struct hlg_mem_region *region = &p->regions[i].memory;
+        if (p->fabric->prepare != NULL) {
+            const int code = p->fabric->prepare(p->fabric, region, error, error_bytes);
+            if (code != 0) {
+                return code;
+            }
+        } else if (region->kind != HLG_MEMORY_HOST && !p->caps.device_memory) {
+            if (error_bytes > 0) {
+                (void)snprintf(
+                    error, error_bytes,
+                    "lane %u: provider %.16s takes no memory of a GPU: stage it through "
+                    "host memory (hlg_staged_create(), which costs as much pinned memory), "
+                    "or use efa or verbs;ofi_rxm of a libfabric built with CUDA",
+                    p->regions[i].lane, p->caps.provider);
+            }
+            return -HLG_EUNSUPPORTED;
+        }
+    }
+    return 0;
+}
+
+/* Whether the fabric takes the longest piece that this node may write: else each write would end its session. */
+static int check_pieces(const struct hlg_pump *p, char *error, size_t error_bytes)
+{
+    for (uint32_t g = 0; p->role == HLG_ROLE_PREFILL && g < p->layout.group_count; g++) {
+        const uint32_t most =
+            hlg_min_u32(p->layout.piece_bytes_max, hlg_layout_page_bytes(&p->layout, g));
+        if (most <= p->caps.piece_bytes_max) {
+            continue;
+        }
+        if (error_bytes > 0) {
+            (void)snprintf(error, error_bytes,
+                           "group %u has pieces of up to %u bytes and provider %.16s takes %llu at "
+                           "most: lower the layout's piece_bytes_max to that, or raise slot_bytes "
+                           "where memory is staged",
+                           g, most, p->caps.provider, (unsigned long long)p->caps.piece_bytes_max);
+        }
+        return -HLG_EINVAL;
+    }
+    return 0;
 }
 
 int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump, char *error,
@@ -242,6 +288,14 @@ int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump
         give_memory(p);
         return fail(error, error_bytes, -HLG_EINVAL, "regions are empty or not in order of lane");
     }
+    int code = check_pieces(p, error, error_bytes);
+    if (code == 0) {
+        code = prepare_regions(p, error, error_bytes);
+    }
+    if (code != 0) {
+        give_memory(p);
+        return code;
+    }
     if (config->place_count > 0) {
         memcpy(p->own_places, config->places, config->place_count * sizeof *config->places);
     }
@@ -256,14 +310,18 @@ int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump
                     "limits.message_bytes_max is too small for this node's own HELLO: raise it, or "
                     "have fewer regions, places or rails");
     }
-    int code = pump_machine_init(&p->machine, config, &p->limits);
+    struct hlg_pump_config machine = *config;
+    if (config->role == HLG_ROLE_PREFILL) {
+        machine.prefill.acknowledged = !p->caps.placed; /* only the transport knows */
+    }
+    code = pump_machine_init(&p->machine, &machine, &p->limits);
     if (code != 0) {
         give_memory(p);
         return fail(error, error_bytes, code,
                     code == -HLG_ENOMEM ? "out of memory" : "the machine refuses the limits");
     }
     if (p->trace != NULL) {
-        pump_machine_trace(p->trace, config, &p->limits);
+        pump_machine_trace(p->trace, &machine, &p->limits);
     }
     *pump = p;
     return 0;
@@ -286,5 +344,6 @@ void hlg_pump_destroy(struct hlg_pump *p)
     for (uint32_t i = 0; i < p->domain_count; i++) {
         pump_domain_close(p, i);
     }
+    pump_flush_drain(p);
     give_memory(p);
 }

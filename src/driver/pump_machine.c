@@ -157,6 +157,8 @@ int pump_machine_init(struct pump_machine *machine, const struct hlg_pump_config
     case HLG_ROLE_DECODE: {
         struct hlg_decode_config decode = config->decode;
         decode.limits = *limits;
+        decode.flush = decode.flush || config->flusher != NULL ||
+                       (config->fabric != NULL && config->fabric->flusher != NULL);
         return init_decode(machine, &decode);
     }
     }
@@ -173,6 +175,7 @@ void pump_machine_trace(struct hlg_trace *trace, const struct hlg_pump_config *c
     } else {
         struct hlg_decode_config decode = config->decode;
         decode.limits = *limits;
+        decode.flush = decode.flush || config->flusher != NULL || config->fabric->flusher != NULL;
         hlg_trace_begin(trace, NULL, &decode);
     }
 }

@@ -93,7 +93,7 @@ int pump_table_own(struct hlg_pump *p, const struct hlg_pump_config *config)
         if (place->region >= p->region_begin[place->lane + 1] - begin) {
             return -HLG_EINVAL;
         }
-        uint64_t bytes = p->regions[begin + place->region].bytes;
+        uint64_t bytes = p->regions[begin + place->region].memory.bytes;
         if (!place_fits(&p->layout, place, bytes)) {
             return -HLG_EINVAL;
         }
@@ -279,14 +279,30 @@ static uint32_t last_page(const struct pump_place *place, uint64_t extent)
     return (uint32_t)hlg_min_u64(last, INT32_MAX);
 }
 
-/* Without a branch, so that it is done for several pages at once: this looks at every page of every write.
- * The highest bit of a page, or of what is left to the last one, says that it is beyond. */
+#define ROW 4u
+
+/* ROW page numbers, or what is left of the last one to them. */
+typedef uint32_t row __attribute__((vector_size(ROW * sizeof(uint32_t))));
+
+/* Without a branch and a row at a time: this looks at every page of every write. The highest bit of a page,
+ * or of what is left to the last one, says that it is beyond. */
 static bool all_up_to(uint32_t last, const uint32_t *pages, uint32_t count)
 {
+    const row lasts = {last, last, last, last};
+    row beyonds = {0};
     uint32_t beyond = 0;
+    uint32_t i = 0;
 
-    for (uint32_t i = 0; i < count; i++) {
+    for (; i + ROW <= count; i += ROW) {
+        row at;
+        memcpy(&at, pages + i, sizeof at);
+        beyonds |= at | (lasts - at);
+    }
+    for (; i < count; i++) {
         beyond |= pages[i] | (last - pages[i]);
+    }
+    for (uint32_t k = 0; k < ROW; k++) {
+        beyond |= beyonds[k];
     }
     return beyond <= INT32_MAX;
 }
@@ -337,7 +353,7 @@ int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *
                               action->target_rail],
         .mem = p->domains[peer->domain].mems[action->rail * p->region_count + source->region],
         .imm = action->imm,
-        .local = (uint8_t *)p->regions[source->region].base + source->offset,
+        .local = (uint8_t *)p->regions[source->region].memory.base + source->offset,
         .local_stride = source->stride,
         .remote = key->address + target->offset,
         .remote_key = key->key,
@@ -403,7 +419,7 @@ int pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hl
                                                  .region = region - p->region_begin[lane],
                                                  .rail = rail,
                                                  .address = export.address,
-                                                 .bytes = p->regions[region].bytes,
+                                                 .bytes = p->regions[region].memory.bytes,
                                                  .key = export.key};
     }
     hello->keys = p->own_keys;

@@ -230,6 +230,7 @@ static const char *event_name(uint32_t kind)
         [HLG_EVENT_DRAIN] = "drain",
         [HLG_EVENT_SUBMIT] = "submit",
         [HLG_EVENT_RELEASE] = "release",
+        [HLG_EVENT_FLUSH_FAILED] = "flush-failed",
     };
     return NAME(names, kind);
 }
@@ -306,7 +307,7 @@ static void tell_answer(struct visit *v, struct hlg_answer *a)
     visit_u64(v, "session", &a->session);
     visit_u64(v, "pieces", &a->pieces);
     visit_kind(v, "reason", &a->reason, hlg_reason_text);
-    visit_u32(v, "marks", &a->marks);
+    visit_u32(v, "await", &a->await);
     visit_u64(v, "retry_after_ns", &a->retry_after_ns);
 }
 
@@ -503,6 +504,7 @@ static void visit_event_body(struct visit *v, struct hlg_event *event)
         visit_imm(v, &event->imm);
         return;
     case HLG_EVENT_FLUSHED:
+    case HLG_EVENT_FLUSH_FAILED:
     case HLG_EVENT_CANCEL:
     case HLG_EVENT_RELEASE:
         visit_u64(v, "request", &event->request);
@@ -777,8 +779,10 @@ void visit_head(struct visit *v, struct hlg_trace_head *head)
     /* Fields of both kinds of config, side by side. */
     struct hlg_decode_config config = {0};
     bool prefill = head->role == HLG_ROLE_PREFILL;
+    bool acknowledged = false;
 
     if (v->mode != VISIT_GET && prefill) {
+        acknowledged = head->prefill.acknowledged;
         config = (struct hlg_decode_config){.limits = head->prefill.limits,
                                             .layout = head->prefill.layout,
                                             .rails = head->prefill.rails,
@@ -796,6 +800,7 @@ void visit_head(struct visit *v, struct hlg_trace_head *head)
     visit_u64(v, "incarnation", &config.incarnation);
     visit_array(v, "fingerprint", config.fingerprint, HLG_FINGERPRINT_BYTES);
     visit_bool(v, "flush", &config.flush);
+    visit_bool(v, "acknowledged", &acknowledged);
     if (v->mode != VISIT_GET) {
         return;
     }
@@ -804,7 +809,8 @@ void visit_head(struct visit *v, struct hlg_trace_head *head)
                                                     .layout = config.layout,
                                                     .rails = config.rails,
                                                     .node = config.node,
-                                                    .incarnation = config.incarnation};
+                                                    .incarnation = config.incarnation,
+                                                    .acknowledged = acknowledged};
         memcpy(head->prefill.fingerprint, config.fingerprint, sizeof config.fingerprint);
     } else {
         head->decode = config;

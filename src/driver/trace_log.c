@@ -221,7 +221,7 @@ static int scan_order(struct scan *s, const struct hlg_trace_record *record)
         s->now = record->event.now;
         s->events++;
     } else if (record->kind == HLG_TRACE_RESULT &&
-               (!s->after_event || record->result >= 0 || record->result < -HLG_EFORK)) {
+               (!s->after_event || record->result >= 0 || record->result < -HLG_EUNSUPPORTED)) {
         return scan_fail(s, "is a result of no event, or none that an event can have");
     }
     s->actions += record->kind == HLG_TRACE_ACTION;

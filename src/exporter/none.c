@@ -11,8 +11,8 @@ int hlg_exporter_start(struct hlg_messenger *m, uint32_t port, struct hlg_export
     if (error_bytes > 0) {
         (void)snprintf(
             error, error_bytes,
-            "metrics: 127.0.0.1:%u: built without libmicrohttpd: install it (tools/setup) "
-            "and build again",
+            "metrics: 127.0.0.1:%u: built without libmicrohttpd; install it and configure with "
+            "-DHALAGE_METRICS_HTTP=ON",
             port);
     }
     return -HLG_ESTATE;

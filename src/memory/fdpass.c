@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-_Static_assert(sizeof(struct hlg_fd_header) == 24, "the header goes from process to process");
+_Static_assert(sizeof(struct hlg_fd_header) == 40, "the header goes from process to process");
 
 /* One descriptor in a control message, aligned as the kernel wants it. */
 union control {
@@ -80,7 +80,7 @@ int hlg_fd_receive(int socket, struct hlg_fd_header *header, int *fd)
     int came = take_fd(&message);
     if (bytes != (ssize_t)sizeof got || came < 0 ||
         (message.msg_flags & (MSG_CTRUNC | MSG_TRUNC)) != 0 || got.pad != 0 ||
-        got.kind != HLG_MEMORY_HOST || got.bytes == 0) {
+        (got.kind != HLG_MEMORY_HOST && got.kind != HLG_MEMORY_CUDA) || got.bytes == 0) {
         if (came >= 0) {
             (void)close(came);
         }

@@ -1,127 +1,103 @@
+/* Host memory: a sealed memfd, mapped shared. */
 #define _GNU_SOURCE /* memfd_create, seals */
-#include <halage/memory.h>
+#include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-struct hlg_memory {
-    enum hlg_memory_kind kind;
-    int fd;
-    void *base;
-    uint64_t bytes;
-};
-
-static int map(int fd, uint64_t bytes, struct hlg_memory **memory)
+static int system_error(uint64_t bytes, char *error, size_t error_bytes)
 {
-    struct hlg_memory *m = malloc(sizeof *m);
+    const int cause = errno;
 
-    if (m == NULL) {
-        return -HLG_ENOMEM;
-    }
-    void *base = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory_fail(cause == ENOMEM || cause == EFBIG ? -HLG_ENOMEM : -HLG_EIO, error,
+                       error_bytes, "%llu bytes of host memory cannot be had: %s",
+                       (unsigned long long)bytes,
+                       strerror(cause)); /* NOLINT(concurrency-mt-unsafe) */
+}
+
+static int map(struct hlg_memory *m, int fd, char *error, size_t error_bytes)
+{
+    void *base = mmap(NULL, (size_t)m->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+
     if (base == MAP_FAILED) {
-        free(m);
-        return errno == ENOMEM ? -HLG_ENOMEM : -HLG_EIO;
+        return system_error(m->bytes, error, error_bytes);
     }
-    *m = (struct hlg_memory){.kind = HLG_MEMORY_HOST, .fd = fd, .base = base, .bytes = bytes};
-    *memory = m;
+    m->fd = fd;
+    m->base = base;
     return 0;
 }
 
 /* A file that can shrink makes whoever maps it die by SIGBUS: none that could is mapped. */
-static int seal(int fd, uint64_t bytes)
+static bool seal(int fd, uint64_t bytes)
 {
     struct stat status;
     int seals = fcntl(fd, F_GET_SEALS);
 
     if (seals < 0) {
-        return -HLG_EINVAL; /* no memfd */
+        return false; /* no memfd */
     }
     if ((seals & F_SEAL_SHRINK) == 0 && fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK) != 0) {
-        return -HLG_EINVAL;
+        return false;
     }
     /* The size is looked at only now that it cannot shrink any more. */
-    if (fstat(fd, &status) != 0 || status.st_size < 0 || (uint64_t)status.st_size < bytes) {
-        return -HLG_EINVAL;
-    }
-    return 0;
+    return fstat(fd, &status) == 0 && status.st_size >= 0 && (uint64_t)status.st_size >= bytes;
 }
 
-int hlg_memory_create(uint64_t bytes, struct hlg_memory **memory)
+int memory_host_create(struct hlg_memory *m, char *error, size_t error_bytes)
 {
-    if (bytes == 0 || bytes > INT64_MAX) {
-        return -HLG_EINVAL;
-    }
+    int code = 0;
     int fd = memfd_create("halage", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
     if (fd < 0) {
-        return -HLG_EIO;
+        return system_error(m->bytes, error, error_bytes);
     }
-    int error = -HLG_EIO;
-    if (ftruncate(fd, (off_t)bytes) == 0 &&
-        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) {
-        error = map(fd, bytes, memory);
-    } else if (errno == ENOMEM || errno == EFBIG) {
-        error = -HLG_ENOMEM;
+    if (ftruncate(fd, (off_t)m->bytes) != 0 ||
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+        code = system_error(m->bytes, error, error_bytes);
+    } else {
+        code = map(m, fd, error, error_bytes);
     }
-    if (error != 0) {
+    if (code != 0) {
         (void)close(fd);
     }
-    return error;
+    return code;
 }
 
-int hlg_memory_export(const struct hlg_memory *memory)
+int memory_host_export(const struct hlg_memory *m, char *error, size_t error_bytes)
 {
-    int fd = fcntl(memory->fd, F_DUPFD_CLOEXEC, 0);
+    int fd = fcntl(m->fd, F_DUPFD_CLOEXEC, 0);
 
-    return fd < 0 ? -HLG_EIO : fd;
+    return fd >= 0 ? fd
+                   : memory_fail(-HLG_EIO, error, error_bytes,
+                                 "no descriptor is left to export memory with: raise ulimit -n");
 }
 
-int hlg_memory_import(int fd, uint64_t bytes, struct hlg_memory **memory)
+int memory_host_import(struct hlg_memory *m, int fd, char *error, size_t error_bytes)
 {
-    if (bytes == 0 || bytes > INT64_MAX) {
-        return -HLG_EINVAL;
+    if (!seal(fd, m->bytes)) {
+        return memory_fail(-HLG_EINVAL, error, error_bytes,
+                           "the descriptor is no exported host memory of %llu bytes",
+                           (unsigned long long)m->bytes);
     }
-    int error = seal(fd, bytes);
-    if (error != 0) {
-        return error;
-    }
-    int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
+    int own = memory_host_export(&(struct hlg_memory){.fd = fd}, error, error_bytes);
     if (own < 0) {
-        return -HLG_EIO;
+        return own;
     }
-    error = map(own, bytes, memory);
-    if (error != 0) {
+    int code = map(m, own, error, error_bytes);
+    if (code != 0) {
         (void)close(own);
     }
-    return error;
+    return code;
 }
 
-void hlg_memory_release(struct hlg_memory *memory)
+void memory_host_release(struct hlg_memory *m)
 {
-    if (memory == NULL) {
-        return;
-    }
-    int failed = munmap(memory->base, (size_t)memory->bytes);
+    int failed = munmap(m->base, (size_t)m->bytes);
+
     HLG_ASSERT(failed == 0);
-    (void)close(memory->fd);
-    free(memory);
-}
-
-void *hlg_memory_base(const struct hlg_memory *memory)
-{
-    return memory->base;
-}
-
-uint64_t hlg_memory_bytes(const struct hlg_memory *memory)
-{
-    return memory->bytes;
-}
-
-enum hlg_memory_kind hlg_memory_kind(const struct hlg_memory *memory)
-{
-    return memory->kind;
+    (void)close(m->fd);
 }

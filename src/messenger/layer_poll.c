@@ -1,6 +1,6 @@
 /*
  * The layer poller: one thread that watches the counter words while a forward pass is announced, and
- * sleeps otherwise.
+ * sleeps otherwise; or none (config.counter_core), and the core thread looks at them itself.
  *
  * Order (I4). The engine pushes CHUNK, then stamps the words of that forward. This thread reads a
  * stamp with acquire order and pushes it with release order; the core thread pops it with acquire
@@ -48,6 +48,27 @@ static bool look(struct hlg_messenger *m)
     return moved;
 }
 
+/* As the ring would bring it, without a ring: CHUNK was pushed before the stamp that is read here. */
+uint32_t layer_poll_look(struct hlg_messenger *m, struct layer_value *values, uint32_t capacity)
+{
+    uint32_t count = 0;
+
+    for (uint32_t i = 0; i < m->word_count && count < capacity; i++) {
+        struct counter_word *word = &m->words[i];
+        if (word->counter == NULL) {
+            continue;
+        }
+        /* acquire: see the top */
+        uint32_t value = atomic_load_explicit(word->counter, memory_order_acquire);
+        if (value != word->last) {
+            word->last = value;
+            values[count++] =
+                (struct layer_value){.word = i, .value = value, .read = metrics_clock()};
+        }
+    }
+    return count;
+}
+
 static bool resting(const struct hlg_messenger *m)
 {
     /* acquire: pairs with announce and rest, so that what made them so is seen */
@@ -55,6 +76,11 @@ static bool resting(const struct hlg_messenger *m)
     uint64_t rested = atomic_load_explicit(&m->chunks_rested, memory_order_acquire);
 
     return announced == rested;
+}
+
+bool layer_poll_awaits(const struct hlg_messenger *m)
+{
+    return m->config.counter_core && !resting(m);
 }
 
 void *layer_poll_main(void *messenger)

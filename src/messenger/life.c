@@ -41,6 +41,7 @@ void hlg_messenger_config_default(struct hlg_messenger_config *config)
     *config = (struct hlg_messenger_config){.size = sizeof *config,
                                             .connect_ns = 5 * HLG_NS_PER_S,
                                             .cpu = -1,
+                                            .numa = -1,
                                             .spin_ns = 50000,
                                             .sleep_ns = HLG_NS_PER_MS,
                                             .counter_ns = 20000,
@@ -292,12 +293,23 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
     bool prefill = config->role == HLG_ROLE_PREFILL;
     m->entry_count = config->limits.requests_max * (prefill ? 2 : 1);
     m->word_count = prefill ? hlg_prefill_words(&config->layout) : 0;
-    code = take_all(m, error, error_bytes);
+    m->placement.numa = config->numa;
+    (void)snprintf(m->placement.cores, sizeof m->placement.cores, "%s",
+                   config->cores != NULL ? config->cores : "");
+    struct hlg_placement_before before;
+    code = hlg_placement_bind(&m->placement, &before, m->error, sizeof m->error);
+    if (code == 0) {
+        code = take_all(m, error, error_bytes);
+        hlg_placement_restore(&before);
+    } else {
+        (void)refuse(error, error_bytes, code, m->error);
+    }
     if (code != 0) {
         (void)hlg_messenger_destroy(m);
         return code;
     }
     m->config.listen = NULL; /* the caller's */
+    m->config.cores = NULL;
     m->config.record = NULL;
     *messenger = m;
     return 0;
@@ -334,6 +346,10 @@ static int make_pump(struct hlg_messenger *m)
                                    .context = m,
                                    .trace = m->trace};
 
+    const int code = messenger_flusher(m, &pump.flusher);
+    if (code != 0) {
+        return code;
+    }
     if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
         return messenger_fail(m, -HLG_EIO, "the system gives no random number");
     }
@@ -376,14 +392,14 @@ static int pin(struct hlg_messenger *m)
 
 static int start_threads(struct hlg_messenger *m)
 {
-    /* The layer poller comes last: without counter words there is none. */
+    /* The layer poller comes last: there may be none. */
     static void *(*const mains[THREADS_MAX])(void *) = {progress_main, dial_main, layer_poll_main};
     sigset_t before;
 
     signals_leave(&before);
     int error = 0;
-    for (uint32_t i = 0; error == 0 && i < (m->word_count > 0 ? THREADS_MAX : THREADS_MAX - 1);
-         i++) {
+    const bool polls = m->word_count > 0 && !m->config.counter_core;
+    for (uint32_t i = 0; error == 0 && i < (polls ? THREADS_MAX : THREADS_MAX - 1); i++) {
         error = pthread_create(&m->threads[i], NULL, mains[i], m);
         m->thread_count += error == 0;
     }
@@ -408,13 +424,19 @@ int hlg_messenger_start(struct hlg_messenger *m)
         return messenger_fail(m, -HLG_EINVAL,
                               "the fabric's endpoints are not on loopback: " NO_KEY_ADVICE);
     }
-    error = make_pump(m);
+    /* Threads begin where the one that starts them is, and memory lies where it is touched first. */
+    struct hlg_placement_before before;
+    error = hlg_placement_bind(&m->placement, &before, m->error, sizeof m->error);
     if (error != 0) {
         return error;
     }
-    m->metrics.shown = metrics_clock();
-    m->metrics_shown = m->metrics;
-    error = start_threads(m);
+    error = make_pump(m);
+    if (error == 0) {
+        m->metrics.shown = metrics_clock();
+        m->metrics_shown = m->metrics;
+        error = start_threads(m);
+    }
+    hlg_placement_restore(&before);
     if (error != 0) {
         return error;
     }

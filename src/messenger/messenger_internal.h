@@ -21,6 +21,7 @@
 #include "ring.h"
 #include <halage/memory.h>
 #include <halage/messenger.h>
+#include <halage/placement.h>
 #include <halage/pump.h>
 #include <halage/transport/sealed.h>
 #include <halage/transport/tcp.h>
@@ -170,9 +171,22 @@ struct watch {
 };
 
 /* In order of who uses what, which padding is a small price for. */
+#define FLUSHES_MAX 64u
+
+/* Flush policy: see flush.c. */
+struct flush {
+    struct hlg_flusher flusher; /* first */
+    struct hlg_messenger *messenger;
+    int32_t devices[HLG_RANKS_MAX];
+    uint32_t device_count;
+    struct hlg_flushed done[FLUSHES_MAX]; /* to be polled */
+    uint32_t count;
+};
+
 struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     struct hlg_messenger_config config;
-    const uint32_t *alive; /* a page that a forked child finds zeroed */
+    struct hlg_placement placement; /* of its threads and memory */
+    const uint32_t *alive;          /* a page that a forked child finds zeroed */
     bool started;
     char error[ERROR_BYTES];
 
@@ -242,6 +256,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint64_t random;
     uint64_t chunks_handled;
     struct lobby lobby;
+    struct flush flush;
     uint8_t key[HLG_SEALED_KEY_BYTES]; /* config.key leads here, or is NULL */
     uint64_t node;
     uint64_t incarnation;
@@ -282,6 +297,9 @@ uint32_t messenger_frame_bytes(const struct hlg_messenger *m);
 /* Keeps the sentence for hlg_messenger_error(); returns the code. */
 int messenger_fail(struct hlg_messenger *m, int code, const char *sentence);
 int messenger_before_start(struct hlg_messenger *m);
+
+/* flush.c: *flusher for the pump, by config.flush and the GPUs of the regions; NULL: none is needed. */
+int messenger_flusher(struct hlg_messenger *m, struct hlg_flusher **flusher);
 
 /* watchdog.c. The fabric for the pump: config.fabric, watched where config.watchdog_ns says so. */
 struct hlg_fabric *watchdog_fabric(struct hlg_messenger *m);
@@ -350,6 +368,10 @@ void *dial_main(void *messenger);
 
 /* layer_poll.c */
 void *layer_poll_main(void *messenger);
+/* Core thread, config.counter_core: words that moved, of `capacity`; returns how many. */
+uint32_t layer_poll_look(struct hlg_messenger *m, struct layer_value *values, uint32_t capacity);
+/* Core thread: whether it is to look at them, since a forward pass is announced. */
+bool layer_poll_awaits(const struct hlg_messenger *m);
 /* A chunk is about to be pushed (any thread); or could not be, after all. */
 void layer_poll_announce(struct hlg_messenger *m);
 void layer_poll_withdraw(struct hlg_messenger *m);

@@ -20,8 +20,9 @@
 /* And so often where the system had no descriptor or memory for who waits. */
 #define ACCEPT_REST_NS (100 * HLG_NS_PER_MS)
 /* Endpoints are kept moving this long after the last request; see LINGER_NS in the pump. */
-#define LINGER_NS (20 * HLG_NS_PER_MS)
-#define FDS_OWN   2u
+#define LINGER_NS       (20 * HLG_NS_PER_MS)
+#define FDS_OWN         2u
+#define LOOKS_PER_ROUND 100u /* at counter words: about as long as a round */
 
 /* Whether there is room for the reports that anything new could bring, beyond those of what is open
  * already. The engine that does not poll stops its own commands, and loses nothing. */
@@ -134,6 +135,9 @@ static int take_layers_and_commands(struct hlg_messenger *m)
     int work = 0;
 
     if (m->layers_taken_count == 0) {
+        if (layer_poll_awaits(m)) {
+            m->layers_taken_count = layer_poll_look(m, m->layers_taken, LAYERS_MAX);
+        }
         while (m->layers_taken_count < LAYERS_MAX &&
                ring_pop(&m->layers, &m->layers_taken[m->layers_taken_count])) {
             m->layers_taken_count++;
@@ -152,6 +156,7 @@ static int take_layers_and_commands(struct hlg_messenger *m)
         HLG_ASSERT(error == 0); /* counter_watch() checked the word's number */
         m->stats.layers_read++;
     }
+    (void)hlg_pump_write(m->pump); /* before anything else: it is what the layers are for */
     const hlg_time now = metrics_clock();
     for (uint32_t i = 0; i < m->layers_taken_count; i++) {
         const hlg_time read = m->layers_taken[i].read;
@@ -268,6 +273,39 @@ static void sleep_until_work(struct hlg_messenger *m, hlg_time now, bool active,
     lobby_woken(m, guests, guest_count);
 }
 
+/* What was asked for, read back: a container may refuse the memory's node. */
+static void tell_placement(const struct hlg_messenger *m)
+{
+    struct hlg_placement is;
+    if (m->placement.cores[0] == '\0' && m->placement.numa < 0) {
+        return;
+    }
+    if (hlg_placement_read(&is) != 0) {
+        messenger_log(m, HLG_LOG_WARN, "placement unknown: the kernel does not tell it");
+        return;
+    }
+    messenger_log(m, HLG_LOG_INFO, "placement cores %.128s memory_node %" PRId32, is.cores,
+                  is.numa);
+    if (is.numa != m->placement.numa && m->placement.numa >= 0) {
+        messenger_log(m, HLG_LOG_WARN,
+                      "placement memory_node %" PRId32 " refused by the kernel: its memory comes "
+                      "from anywhere; give the container CAP_SYS_NICE",
+                      m->placement.numa);
+    }
+}
+
+/* Between two rounds that found nothing: looks at the words for a while, which cost less than a round. */
+static void watch_layers(struct hlg_messenger *m)
+{
+    if (m->layers_taken_count > 0) {
+        return; /* they wait for a command that is half pushed */
+    }
+    for (uint32_t i = 0; i < LOOKS_PER_ROUND && m->layers_taken_count == 0; i++) {
+        m->layers_taken_count = layer_poll_look(m, m->layers_taken, LAYERS_MAX);
+    }
+    m->layers_after = ring_pushes(&m->commands);
+}
+
 void *progress_main(void *messenger)
 {
     struct hlg_messenger *m = messenger;
@@ -275,10 +313,11 @@ void *progress_main(void *messenger)
     hlg_time active_until = 0;
     hlg_time backoff = SLEEP_NS_MIN;
 
+    tell_placement(m);
     while (!latch_is_set(&m->stop)) {
         watchdog_round(&m->watch);
-        int work = take_connections(m, hlg_pump_now(m->pump));
-        work += take_layers_and_commands(m);
+        int work = take_layers_and_commands(m);
+        work += take_connections(m, hlg_pump_now(m->pump));
         command_free_released(m);
         work += command_reject_unwanted(m);
         work += hold_step(m, hlg_pump_now(m->pump));
@@ -295,6 +334,8 @@ void *progress_main(void *messenger)
         if (work > 0) {
             busy = now;
             backoff = hlg_min_time(SLEEP_NS_MIN, m->config.sleep_ns);
+        } else if (layer_poll_awaits(m)) {
+            watch_layers(m);
         } else if (!active || now - busy >= m->config.spin_ns) {
             show_stats(m, now);
             sleep_until_work(m, now, active, &backoff);

@@ -1,15 +1,50 @@
 /* What an engine says of its memory before start: regions, places, counter words. */
 #include "messenger_internal.h"
 
-int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base, uint64_t bytes)
+#include <stdio.h>
+
+/* Whether no byte of it belongs to a region that was added before: pages would be in two places. */
+static int check_overlap(struct hlg_messenger *m, uint32_t lane,
+                         const struct hlg_mem_region *region)
 {
+    const uintptr_t base = (uintptr_t)region->base;
+    char sentence[sizeof m->error];
+
+    for (uint32_t i = 0; i < m->region_count; i++) {
+        const struct hlg_mem_region *other = &m->regions[i].memory;
+        const uintptr_t start = (uintptr_t)other->base;
+        if (base < start + other->bytes && start < base + region->bytes) {
+            (void)snprintf(
+                sentence, sizeof sentence,
+                "a region of lane %u at %p overlaps one of lane %u at %p: give each lane "
+                "memory of its own",
+                lane, region->base, m->regions[i].lane, other->base);
+            return messenger_fail(m, -HLG_EINVAL, sentence);
+        }
+    }
+    return 0;
+}
+
+int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
+                             const struct hlg_mem_region *region)
+{
+    char why[sizeof m->error];
     int error = messenger_before_start(m);
 
     if (error != 0) {
         return error;
     }
-    if (lane >= hlg_layout_lanes(&m->config.layout) || base == NULL || bytes == 0) {
-        return messenger_fail(m, -HLG_EINVAL, "a region has no bytes or an unknown lane");
+    if (lane >= hlg_layout_lanes(&m->config.layout)) {
+        return messenger_fail(m, -HLG_EINVAL,
+                              "a region is of a lane that the layout does not have");
+    }
+    error = hlg_memory_check(region, why, sizeof why);
+    if (error != 0) {
+        return messenger_fail(m, error, why);
+    }
+    error = check_overlap(m, lane, region);
+    if (error != 0) {
+        return error;
     }
     struct hlg_pump_region *regions = realloc(m->regions, (m->region_count + 1) * sizeof *regions);
     if (regions == NULL) {
@@ -22,7 +57,7 @@ int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base,
         regions[at] = regions[at - 1];
         at--;
     }
-    regions[at] = (struct hlg_pump_region){.lane = lane, .base = base, .bytes = bytes};
+    regions[at] = (struct hlg_pump_region){.lane = lane, .memory = *region};
     m->region_count++;
     uint32_t number = 0;
     while (number < at && regions[at - number - 1].lane == lane) {
@@ -31,9 +66,11 @@ int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane, void *base,
     return (int)number;
 }
 
-int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd, uint64_t bytes)
+int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
+                                const struct hlg_fd_header *header)
 {
     struct hlg_memory *memory = NULL;
+    char why[sizeof m->error];
     int error = messenger_before_start(m);
 
     if (error != 0) {
@@ -44,11 +81,12 @@ int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd, 
         return messenger_fail(m, -HLG_ENOMEM, "out of memory");
     }
     m->imports = imports;
-    error = hlg_memory_import(fd, bytes, &memory);
+    error = hlg_memory_import(fd, header, &memory, why, sizeof why);
     if (error != 0) {
-        return messenger_fail(m, error, "the descriptor is no exported memory of that size");
+        return messenger_fail(m, error, why);
     }
-    int number = hlg_messenger_region_add(m, lane, hlg_memory_base(memory), bytes);
+    const struct hlg_mem_region region = hlg_memory_region(memory);
+    int number = hlg_messenger_region_add(m, lane, &region);
     if (number < 0) {
         hlg_memory_release(memory);
         return number;

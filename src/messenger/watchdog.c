@@ -110,10 +110,10 @@ static int peer_close(struct hlg_transport *t, uint32_t peer)
     return result;
 }
 
-static int mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int mem_register(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem)
 {
     struct hlg_transport *below = enter(t, "mem_register");
-    int result = below->ops->mem_register(below, base, bytes, mem);
+    int result = below->ops->mem_register(below, region, mem);
 
     leave(t);
     return result;
@@ -241,6 +241,14 @@ static hlg_time now_fabric(struct hlg_fabric *fabric)
     return watch_of(fabric)->below->now(watch_of(fabric)->below);
 }
 
+static int prepare_fabric(struct hlg_fabric *fabric, const struct hlg_mem_region *region,
+                          char *error, size_t error_bytes)
+{
+    struct hlg_fabric *below = watch_of(fabric)->below;
+
+    return below->prepare(below, region, error, error_bytes);
+}
+
 struct hlg_fabric *watchdog_fabric(struct hlg_messenger *m)
 {
     struct watch *w = &m->watch;
@@ -250,8 +258,12 @@ struct hlg_fabric *watchdog_fabric(struct hlg_messenger *m)
     if (m->config.watchdog_ns == 0 || below->ready != NULL) {
         return below;
     }
-    w->fabric = (struct hlg_fabric){
-        .open = open_endpoint, .query = query_fabric, .now = now_fabric, .rails = below->rails};
+    w->fabric = (struct hlg_fabric){.open = open_endpoint,
+                                    .query = query_fabric,
+                                    .now = now_fabric,
+                                    .rails = below->rails,
+                                    .prepare = below->prepare != NULL ? prepare_fabric : NULL,
+                                    .flusher = below->flusher};
     w->below = below;
     return &w->fabric;
 }

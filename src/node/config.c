@@ -4,6 +4,8 @@
 #include "../cli/options.h"
 #include "key.h"
 
+#include <halage/log.h>
+#include <halage/placement.h>
 #include <halage/refusal.h>
 
 #include <arpa/inet.h>
@@ -35,6 +37,25 @@ void node_config_default(struct node_config *config)
     config->model.batch_sequences_max = NODE_SEQUENCES_MAX;
     config->model.context_tokens_max = NODE_CONTEXT_TOKENS;
     config->model.batch_tokens_max = NODE_CONTEXT_TOKENS;
+}
+
+bool node_log_level(const char *program, enum hlg_log_level otherwise, enum hlg_log_level *level)
+{
+    static const enum hlg_log_level levels[] = {HLG_LOG_FATAL, HLG_LOG_ERROR, HLG_LOG_WARN,
+                                                HLG_LOG_INFO, HLG_LOG_DEBUG};
+    const char *word = getenv("HALAGE_LOG");
+    *level = otherwise;
+    if (word == NULL || *word == '\0') {
+        return true;
+    }
+    for (size_t i = 0; i < sizeof levels / sizeof levels[0]; i++) {
+        if (strcmp(word, hlg_log_level_text(levels[i])) == 0) {
+            *level = levels[i];
+            return true;
+        }
+    }
+    (void)options_error(program, "HALAGE_LOG: '%s': write fatal, error, warn, info or debug", word);
+    return false;
 }
 
 /* A whole number from `min` to `max`, or one line on stderr. */
@@ -79,6 +100,18 @@ static int take_key(const char *argument, const char *program, struct node_confi
         return options_error(program, "--key-file: %s", text);
     }
     config->key_file = argument;
+    return 0;
+}
+
+static int take_cores(const char *argument, const char *program, const char **cores)
+{
+    uint64_t read[HLG_CORES_MAX / 64];
+    if (strlen(argument) >= HLG_CPULIST_BYTES ||
+        (strcmp(argument, "auto") != 0 && hlg_cpulist_read(argument, read) < 0)) {
+        return options_error(program, "--cores: '%.200s': write auto, or a list as 0-3,8",
+                             argument);
+    }
+    *cores = argument;
     return 0;
 }
 
@@ -134,6 +167,14 @@ static int take_word(int key, const char *argument, const char *program, struct 
         config->model.arrangement = strcmp(argument, "nhd") == 0 ? TLM_NHD : TLM_HND;
         return 0;
     }
+    if (key == NODE_KEY_MEMORY) {
+        if (strcmp(argument, "host") != 0 && strcmp(argument, "cuda") != 0) {
+            return options_error(program, "--memory: unknown kind '%s'; valid: host cuda",
+                                 argument);
+        }
+        config->cuda = strcmp(argument, "cuda") == 0;
+        return 0;
+    }
     if (key == NODE_KEY_PLANT) {
         config->plant_text = argument;
         if (!plant_parse(argument, &config->plant)) {
@@ -159,6 +200,9 @@ static int take_limit(int key, const char *argument, const char *program,
             return 0;
         }
         return take_number(program, "watchdog-ms", argument, 10, 3600000, &config->watchdog_ms);
+    case NODE_KEY_DEVICE:
+        config->device_text = argument;
+        return take_number(program, "device", argument, 0, INT16_MAX, &config->device);
     case NODE_KEY_PAGES:
         return take_number(program, "pages", argument, 1, PAGES_MAX, &config->pages);
     case NODE_KEY_DATA_PORT:
@@ -228,10 +272,18 @@ int node_config_parse(int key, const char *argument, const char *program,
     case NODE_KEY_METRICS:
         config->metrics = argument;
         return take_number(program, "metrics", argument, 0, UINT16_MAX, &config->metrics_port);
+    case NODE_KEY_CORES:
+        return take_cores(argument, program, &config->cores);
+    case NODE_KEY_NICS:
+        config->nics = argument;
+        return 0;
     case NODE_KEY_KEY_FILE:
         return take_key(argument, program, config);
     case NODE_KEY_INSECURE:
         config->insecure = true;
+        return 0;
+    case NODE_KEY_STAGED:
+        config->staged = true;
         return 0;
     case NODE_KEY_GUARD:
         config->guard = true;
@@ -312,6 +364,14 @@ static int check_plan(const struct hlg_layout *source, const struct hlg_layout *
     return status;
 }
 
+const char *node_config_memory(const struct node_config *config)
+{
+    if (!config->cuda) {
+        return "host";
+    }
+    return config->staged ? "cuda, staged through pinned host memory" : "cuda";
+}
+
 int node_config_check(const struct node_config *config, char *text, size_t capacity)
 {
     const char *why = NULL;
@@ -326,6 +386,11 @@ int node_config_check(const struct node_config *config, char *text, size_t capac
         (void)snprintf(text, capacity,
                        "--target-tp times --target-dp: %" PRIu32 " ranks, at most 8",
                        config->target_tp * config->target_dp);
+        return -HLG_EINVAL;
+    }
+    if (!config->cuda && (config->staged || config->device_text != NULL)) {
+        (void)snprintf(text, capacity, "--%s: is for memory of GPUs: add --memory cuda",
+                       config->staged ? "staged" : "device");
         return -HLG_EINVAL;
     }
     const uint32_t least = hlg_div_ceil(NODE_CONTEXT_TOKENS, config->model.page_tokens);
@@ -385,6 +450,29 @@ void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FI
 /* Numbers that every node gets; of those behind them 0 means the default. */
 #define NUMBERS_GIVEN 10u
 
+/* Words without a value. Returns whether there was memory. */
+static bool add_flags(const struct node_config *config, char *words[NODE_CONFIG_WORDS], int *count)
+{
+    const struct {
+        const char *word;
+        bool given;
+    } flags[] = {
+        {"--staged", config->staged},
+        {"--insecure", config->insecure},
+        {"--guard", config->guard},
+        {"--redial", config->redial},
+    };
+    bool good = true;
+    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && good; i++) {
+        if (flags[i].given) {
+            words[*count] = strdup(flags[i].word);
+            good = words[*count] != NULL;
+            *count += good ? 1 : 0;
+        }
+    }
+    return good;
+}
+
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS])
 {
     const struct tlm_config *model = &config->model;
@@ -427,6 +515,10 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"key-file", config->key_file},
         {"record", config->record},
         {"metrics", config->metrics},
+        {"cores", config->cores},
+        {"nics", config->nics},
+        {"memory", config->cuda ? "cuda" : NULL},
+        {"device", config->device_text},
         {"plant", config->plant_text},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && good; i++) {
@@ -435,16 +527,7 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
             count += good ? 1 : 0;
         }
     }
-    const char *const flags[] = {config->insecure ? "--insecure" : NULL,
-                                 config->guard ? "--guard" : NULL,
-                                 config->redial ? "--redial" : NULL};
-    for (size_t i = 0; i < sizeof flags / sizeof flags[0] && good; i++) {
-        if (flags[i] != NULL) {
-            words[count] = strdup(flags[i]);
-            good = words[count] != NULL;
-            count += good ? 1 : 0;
-        }
-    }
+    good = good && add_flags(config, words, &count);
     if (good) {
         return count;
     }
@@ -466,9 +549,24 @@ void node_config_print(const struct node_config *config, char *text, size_t capa
     (void)snprintf(text, capacity,
                    "model %s kv-heads %" PRIu32 " layers %" PRIu32 " hidden %" PRIu32
                    " page-tokens %" PRIu32 " layout %s source-tp %" PRIu32 " target-tp %" PRIu32
-                   " target-dp %" PRIu32 " chunk-tokens %s provider %s seed %" PRIu64,
+                   " target-dp %" PRIu32 " chunk-tokens %s provider %s seed %" PRIu64
+                   " memory %s%s",
                    model->attention == TLM_MLA ? "mla" : "gqa", model->kv_heads, model->layers,
                    model->hidden, model->page_tokens, model->arrangement == TLM_NHD ? "nhd" : "hnd",
                    config->source_tp, config->target_tp, config->target_dp, chunk, config->provider,
-                   model->seed);
+                   model->seed, config->cuda ? "cuda" : "host", config->staged ? " staged" : "");
+}
+
+void node_config_tell(const struct node_config *config, const char *file, char *text,
+                      size_t capacity)
+{
+    char *words[NODE_CONFIG_WORDS] = {NULL};
+    const int count = node_config_words(config, words);
+    size_t used = (size_t)snprintf(text, capacity, "config %s:", file);
+    for (int i = 0; i < count; i++) {
+        used += used < capacity
+                    ? (size_t)snprintf(text + used, capacity - used, " %s", words[i] + 2)
+                    : 0;
+        free(words[i]);
+    }
 }

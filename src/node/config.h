@@ -8,6 +8,7 @@
 #include "plant.h"
 
 #include <argp.h>
+#include <halage/log.h>
 #include <halage/message.h>
 #include <halage/plan.h>
 #include <halage/transport/sealed.h>
@@ -41,6 +42,11 @@ enum node_key {
     NODE_KEY_SOURCES,
     NODE_KEY_SOURCE,
     NODE_KEY_METRICS,
+    NODE_KEY_CORES,
+    NODE_KEY_NICS,
+    NODE_KEY_MEMORY,
+    NODE_KEY_DEVICE,
+    NODE_KEY_STAGED,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
 };
@@ -149,6 +155,40 @@ enum node_key {
          0,                                                                                        \
          "Serve /metrics and /healthz on 127.0.0.1:PORT; 0: any, which is printed",                \
          0},                                                                                       \
+        {"cores",                                                                                  \
+         NODE_KEY_CORES,                                                                           \
+         "LIST",                                                                                   \
+         0,                                                                                        \
+         "Cores that a node's messenger keeps to, as 0-3,8; 'auto': those near its NIC or GPU, "   \
+         "see 'halage topo' (default: any)",                                                       \
+         0},                                                                                       \
+        {"nics",                                                                                   \
+         NODE_KEY_NICS,                                                                            \
+         "LIST",                                                                                   \
+         0,                                                                                        \
+         "NICs to use, names with commas between; 'auto': each lane those of its GPU, see "        \
+         "'halage topo' (default: all of the provider)",                                           \
+         0},                                                                                       \
+        {"memory",                                                                                 \
+         NODE_KEY_MEMORY,                                                                          \
+         "host|cuda",                                                                              \
+         0,                                                                                        \
+         "Where KV pages live: cuda is memory of NVIDIA GPUs (default host)",                      \
+         0},                                                                                       \
+        {"device",                                                                                 \
+         NODE_KEY_DEVICE,                                                                          \
+         "N",                                                                                      \
+         0,                                                                                        \
+         "With --memory cuda: the GPU of all ranks, as CUDA_VISIBLE_DEVICES numbers them "         \
+         "(default: rank I has the I-th, counted round)",                                          \
+         0},                                                                                       \
+        {"staged",                                                                                 \
+         NODE_KEY_STAGED,                                                                          \
+         NULL,                                                                                     \
+         0,                                                                                        \
+         "With --memory cuda: move pages through pinned host memory, for providers that cannot "   \
+         "reach memory of GPUs",                                                                   \
+         0},                                                                                       \
         {"node-id", NODE_KEY_NODE_ID, "N", OPTION_HIDDEN, NULL, 0},                                \
         {"guard", NODE_KEY_GUARD, NULL, OPTION_HIDDEN, NULL, 0},                                   \
     {                                                                                              \
@@ -201,8 +241,14 @@ struct node_config {
     uint32_t node_id;                  /* identity that outlives a restart; 0: drawn */
     bool guard;                        /* decode: watch the pages that are free; for tests */
     bool redial;                       /* decode */
+    const char *cores;                 /* list, or "auto"; NULL: any */
+    const char *nics;                  /* NULL: all */
     const char *metrics;               /* as given, a port; NULL: none */
     uint32_t metrics_port;             /* 0: any */
+    bool cuda;                         /* KV pages are in memory of GPUs */
+    bool staged;                       /* and move through pinned host memory */
+    const char *device_text;           /* as given; NULL: by rank */
+    uint32_t device;                   /* GPU of all ranks, where device_text says so */
     struct plant plant;
     const char *plant_text; /* as given; NULL: none */
 };
@@ -215,6 +261,10 @@ enum {
     NODE_FORWARDS_MAX = 1024, /* announced and not wholly sent; > NODE_CONTEXT_TOKENS */
     NODE_CONTEXT_TOKENS = 512 /* longest sequence: prompt and output */
 };
+
+/* Level of a messenger's log: HALAGE_LOG where it is set, else `otherwise`. Returns whether HALAGE_LOG is a level; else
+ * a line is on stderr. */
+bool node_log_level(const char *program, enum hlg_log_level otherwise, enum hlg_log_level *level);
 
 void node_config_default(struct node_config *config);
 
@@ -234,6 +284,9 @@ int node_config_parse(int key, const char *argument, const char *program,
  */
 int node_config_check(const struct node_config *config, char *text, size_t capacity);
 
+/* Where the pages are and how they move, for people: "host", "cuda", "cuda, staged through pinned host memory". */
+const char *node_config_memory(const struct node_config *config);
+
 /* Layout of a prefill node (HLG_ROLE_PREFILL; of the ranks that this source hosts) or a decode node. */
 void node_layout(const struct node_config *config, enum hlg_role role, struct hlg_layout *layout);
 
@@ -246,8 +299,12 @@ void node_fingerprint(const struct tlm_config *model, uint8_t fingerprint[HLG_FI
 
 /* Words of struct node_config as options, but for --sources and --source, "--name=value". Each is malloc'd: free them all, and the
  * array's use is the caller's. Returns how many, <= NODE_CONFIG_WORDS, or -HLG_ENOMEM. */
-#define NODE_CONFIG_WORDS 26
+#define NODE_CONFIG_WORDS 32
 int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_WORDS]);
+
+/* What is in effect, after the options of a file, in one line: "config FILE: layers=4 pages=300 ...". */
+void node_config_tell(const struct node_config *config, const char *file, char *text,
+                      size_t capacity);
 
 /* The same in one line for people. */
 void node_config_print(const struct node_config *config, char *text, size_t capacity);

@@ -6,7 +6,7 @@
 #include "../cli/cli.h"
 #include "digest.h"
 #include "guard.h"
-#include "node.h"
+#include "lane.h"
 #include "pages.h"
 
 #include <inttypes.h>
@@ -319,59 +319,52 @@ static void ask_waiting(struct engine *e)
 
 /* ---- What landed ---- */
 
-static uint8_t *lane_base(const struct engine *e, uint32_t lane)
-{
-    return hlg_memory_base(ranks_memory(e->node.ranks, lane));
-}
-
-/* A page of one plane of one lane. */
-static uint8_t *landed_page(const struct engine *e, const struct job *job, uint32_t rank,
-                            uint32_t layer, uint32_t plane, uint32_t page)
-{
-    const struct tlm_config *model = &e->node.options.config.model;
-    const uint32_t tp = e->node.layout.tp;
-    return lane_base(e, job->pool * tp + rank) +
-           tlm_plane_offset(model, tp, e->node.layout.groups[0].page_count, layer, plane) +
-           (size_t)job->pages[page] * tlm_page_bytes(model, tp);
-}
-
-/* The context group lies last in a lane's memory. */
-static uint8_t *landed_context(const struct engine *e, const struct job *job, uint32_t rank)
-{
-    const uint64_t bytes = hlg_layout_page_bytes(&e->node.layout, 1);
-    struct hlg_memory *memory = ranks_memory(e->node.ranks, job->pool * e->node.layout.tp + rank);
-    return (uint8_t *)hlg_memory_base(memory) + hlg_memory_bytes(memory) -
-           e->node.layout.groups[1].page_count * bytes + job->context * bytes;
-}
-
-static uint64_t landed_digest(const struct engine *e, const struct job *job, uint32_t rank,
+static uint64_t landed_digest(struct engine *e, const struct job *job, uint32_t rank,
                               uint32_t layer, uint32_t plane)
 {
     const struct tlm_config *model = &e->node.options.config.model;
+    const uint32_t tp = e->node.layout.tp;
     uint64_t digest = DIGEST_BEGIN;
     uint32_t left = job->prompt_tokens - 1;
     for (uint32_t page = 0; left > 0; page++) {
         const uint32_t slots = hlg_min_u32(left, model->page_tokens);
-        digest = digest_page(digest, model, e->node.layout.tp,
-                             landed_page(e, job, rank, layer, plane, page), slots);
+        const uint8_t *bytes = lane_look(&e->node, job->pool * tp + rank,
+                                         lane_page(&e->node, layer, plane, job->pages[page]),
+                                         tlm_page_bytes(model, tp));
+        digest = digest_page(digest, model, tp, bytes, slots);
         left -= slots;
     }
     return digest;
 }
 
+static uint64_t context_digest(struct engine *e, const struct job *job, uint32_t rank)
+{
+    const uint32_t lane = job->pool * e->node.layout.tp + rank;
+    const uint64_t bytes = hlg_layout_page_bytes(&e->node.layout, 1);
+    if (job->context == HLG_NONE) {
+        return 0;
+    }
+    return digest_bytes(
+        DIGEST_BEGIN, lane_look(&e->node, lane, lane_context(&e->node, lane, job->context), bytes),
+        (size_t)bytes);
+}
+
+/* Of a float, the byte with its sign. */
+#define SIGN_BYTE 3u
+
 /* A planted fault of this job's memory, once. */
 static void plant(struct engine *e, struct job *job, enum plant_kind kind)
 {
     const struct plant *fault = &e->node.options.config.plant;
-    const uint32_t rank = fault->rank % e->node.layout.tp;
+    const uint32_t lane = fault->rank;
     if (e->planted || fault->kind != kind || job->prompt_tokens < 2 ||
-        fault->rank / e->node.layout.tp != job->pool) {
+        lane / e->node.layout.tp != job->pool) {
         return;
     }
-    uint8_t *byte = kind == PLANT_CONTEXT
-                        ? landed_context(e, job, rank)
-                        : landed_page(e, job, rank, fault->layer, fault->plane, 0);
-    byte[3] ^= 0x80; /* the sign of the first float */
+    const uint64_t offset = kind == PLANT_CONTEXT
+                                ? lane_context(&e->node, lane, job->context)
+                                : lane_page(&e->node, fault->layer, fault->plane, job->pages[0]);
+    lane_flip(&e->node, lane, offset + SIGN_BYTE);
     e->planted = true;
 }
 
@@ -379,9 +372,11 @@ static void plant(struct engine *e, struct job *job, enum plant_kind kind)
 static void plant_free(struct engine *e)
 {
     const struct plant *fault = &e->node.options.config.plant;
-    const struct job none = {.pool = fault->rank / e->node.layout.tp, .pages = e->pages[0].stack};
-    if (!e->planted && fault->kind == PLANT_FREE && none.pool == 0 && e->pages[0].free > 0) {
-        landed_page(e, &none, fault->rank, fault->layer, fault->plane, 0)[3] ^= 0x80;
+    if (!e->planted && fault->kind == PLANT_FREE && fault->rank < e->node.layout.tp &&
+        e->pages[0].free > 0) {
+        lane_flip(&e->node, fault->rank,
+                  lane_page(&e->node, fault->layer, fault->plane, e->pages[0].stack[0]) +
+                      SIGN_BYTE);
         e->planted = true;
     }
 }
@@ -400,10 +395,7 @@ static void take_digests(struct engine *e, struct job *job)
                     landed_digest(e, job, rank, layer, plane);
             }
         }
-        job->contexts[rank] = job->context == HLG_NONE
-                                  ? 0
-                                  : digest_bytes(DIGEST_BEGIN, landed_context(e, job, rank),
-                                                 hlg_layout_page_bytes(&e->node.layout, 1));
+        job->contexts[rank] = context_digest(e, job, rank);
     }
     plant(e, job, PLANT_LANDED_AFTER);
 }
@@ -482,7 +474,9 @@ static bool end_step(struct engine *e, uint32_t pool)
         return true;
     }
     if (atomic_load(&step->status) != 0) {
-        node_say(&e->node, "a decode step failed with status %" PRId32, atomic_load(&step->status));
+        char why[CONTROL_TEXT_BYTES];
+        ranks_step_why(e->node.ranks, pool, why, sizeof why);
+        node_say(&e->node, "a decode step failed: %s; the node cannot go on", why);
         return false;
     }
     const hlg_time now = node_now();
@@ -841,11 +835,14 @@ static int run(struct engine *e)
             start_step(e, pool);
         }
         ask_waiting(e);
+        if (e->node.broken) {
+            return CLI_FAILED;
+        }
     }
     const int settled = e->node.abandoned ? CLI_DONE : settle(e);
     send_stats(e);
-    if (settled != CLI_DONE) {
-        return settled;
+    if (settled != CLI_DONE || e->node.broken) {
+        return CLI_FAILED;
     }
     if (e->node.interrupted) {
         return CLI_INTERRUPTED;

@@ -1,5 +1,7 @@
 #include "guard.h"
 
+#include "lane.h"
+
 #include <inttypes.h>
 #include <string.h>
 
@@ -7,8 +9,8 @@
 
 /* Bytes of a page on one rank that lie together. */
 struct area {
-    uint8_t *base;
-    size_t bytes;
+    uint64_t offset; /* in the lane's memory */
+    uint64_t bytes;
 };
 
 /* Area `index` of a page on a rank. Returns whether there is one. */
@@ -16,28 +18,21 @@ static bool find_area(const struct node *node, uint32_t lane, uint32_t group, ui
                       uint32_t index, struct area *area)
 {
     const struct tlm_config *model = &node->options.config.model;
-    const uint32_t tp = node->layout.tp;
-    struct hlg_memory *memory = ranks_memory(node->ranks, lane);
-    uint8_t *base = hlg_memory_base(memory);
+    const uint32_t planes = tlm_planes(model);
     if (group == 0) {
-        const uint32_t planes = tlm_planes(model);
-        area->bytes = tlm_page_bytes(model, tp);
-        area->base = base + (size_t)page * area->bytes;
+        area->bytes = tlm_page_bytes(model, node->layout.tp);
         if (index >= model->layers * planes) {
             return false;
         }
-        area->base += tlm_plane_offset(model, tp, node->layout.groups[0].page_count, index / planes,
-                                       index % planes);
+        area->offset = lane_page(node, index / planes, index % planes, page);
         return true;
     }
-    /* The context group lies last. */
     area->bytes = hlg_layout_page_bytes(&node->layout, 1);
-    area->base =
-        base + hlg_memory_bytes(memory) - (node->layout.groups[1].page_count - page) * area->bytes;
+    area->offset = lane_context(node, lane, page);
     return index == 0;
 }
 
-void guard_fill(const struct node *node, uint32_t pool, uint32_t group, const uint32_t *pages,
+void guard_fill(struct node *node, uint32_t pool, uint32_t group, const uint32_t *pages,
                 uint32_t count)
 {
     struct area area;
@@ -45,17 +40,19 @@ void guard_fill(const struct node *node, uint32_t pool, uint32_t group, const ui
         for (uint32_t rank = 0; rank < node->layout.tp; rank++) {
             const uint32_t lane = pool * node->layout.tp + rank;
             for (uint32_t a = 0; find_area(node, lane, group, pages[i], a, &area); a++) {
-                memset(area.base, PATTERN, area.bytes);
+                memset(node->looked, PATTERN, (size_t)area.bytes);
+                lane_put(node, lane, area.offset, node->looked, area.bytes);
             }
         }
     }
 }
 
-static bool page_touched(const struct node *node, uint32_t lane, uint32_t group, uint32_t page)
+static bool page_touched(struct node *node, uint32_t lane, uint32_t group, uint32_t page)
 {
     struct area area;
     for (uint32_t a = 0; find_area(node, lane, group, page, a, &area); a++) {
-        if (area.base[0] != PATTERN || memcmp(area.base, area.base + 1, area.bytes - 1) != 0) {
+        const uint8_t *bytes = lane_look(node, lane, area.offset, area.bytes);
+        if (bytes[0] != PATTERN || memcmp(bytes, bytes + 1, (size_t)area.bytes - 1) != 0) {
             node_say(node,
                      "guard: a byte landed in free page %" PRIu32 " of group %" PRIu32
                      ", lane %" PRIu32 ", area %" PRIu32,
@@ -66,8 +63,8 @@ static bool page_touched(const struct node *node, uint32_t lane, uint32_t group,
     return false;
 }
 
-uint32_t guard_touched(const struct node *node, uint32_t pool, uint32_t group,
-                       const uint32_t *pages, uint32_t count)
+uint32_t guard_touched(struct node *node, uint32_t pool, uint32_t group, const uint32_t *pages,
+                       uint32_t count)
 {
     uint32_t touched = 0;
     for (uint32_t i = 0; i < count && node->options.config.guard; i++) {

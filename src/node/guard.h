@@ -10,11 +10,11 @@
 #include "pages.h"
 
 /* Fill pages of a group of a pool with the pattern. `group` 0: KV, 1: contexts. Without --guard nothing. */
-void guard_fill(const struct node *node, uint32_t pool, uint32_t group, const uint32_t *pages,
+void guard_fill(struct node *node, uint32_t pool, uint32_t group, const uint32_t *pages,
                 uint32_t count);
 
 /* How many of these pages hold something else; one line says which was the first. Without --guard 0. */
-uint32_t guard_touched(const struct node *node, uint32_t pool, uint32_t group,
-                       const uint32_t *pages, uint32_t count);
+uint32_t guard_touched(struct node *node, uint32_t pool, uint32_t group, const uint32_t *pages,
+                       uint32_t count);
 
 #endif

@@ -2,8 +2,11 @@
 #include "node.h"
 
 #include "../cli/cli.h"
+#include "../cli/config_file.h"
 #include "../cli/options.h"
 #include "crash.h"
+#include "lane.h"
+#include "place.h"
 #include "plant_fabric.h"
 #include "plant_stop.h"
 
@@ -32,9 +35,11 @@ enum key {
     KEY_CONTROL,
     KEY_NUMBER,
     KEY_VERBOSE,
+    KEY_CONFIG,
 };
 
 static const struct argp_option prefill_options[] = {
+    CONFIG_FILE_ROW(KEY_CONFIG),
     {"listen", KEY_LISTEN, "HOST:PORT", 0,
      "Where decode nodes connect; :PORT is all addresses, port 0 any (default 127.0.0.1:7700)", 0},
     NODE_OPTION_ROWS,
@@ -46,6 +51,7 @@ static const struct argp_option prefill_options[] = {
 };
 
 static const struct argp_option decode_options[] = {
+    CONFIG_FILE_ROW(KEY_CONFIG),
     {"connect", KEY_CONNECT, "HOST:PORT,...", 0, "The prefill nodes, which are asked in turn", 0},
     NODE_OPTION_ROWS,
     NODE_SOURCES_ROW,
@@ -68,6 +74,8 @@ static error_t parse(int key, char *argument, struct argp_state *state)
     case KEY_VERBOSE:
         options->verbose = true;
         return 0;
+    case KEY_CONFIG:
+        return 0; /* config_file_parse() has read it */
     case KEY_CONTROL:
         if (!options_u32(argument, &number) || number > INT32_MAX) {
             return options_error(state->name, "--control-fd: '%s': no descriptor", argument);
@@ -97,7 +105,12 @@ int node_options_parse(struct node_options *options, enum hlg_role role, int arg
     };
     *options = (struct node_options){.control = -1, .program = argv[0]};
     node_config_default(&options->config);
-    return options_parse(&table, argc, argv, 0, options) == 0 ? 0 : CLI_BAD_INPUT;
+    if (config_file_parse(&table, argc, argv, options, &options->file) != 0 ||
+        !node_log_level(argv[0], options->verbose ? HLG_LOG_INFO : HLG_LOG_ERROR,
+                        &options->level)) {
+        return CLI_BAD_INPUT;
+    }
+    return 0;
 }
 
 hlg_time node_now(void)
@@ -137,16 +150,11 @@ void node_say(const struct node *node, const char *format, ...)
     }
 }
 
-static enum hlg_log_level shown_level(const struct node *node)
-{
-    return node->options.verbose ? HLG_LOG_INFO : HLG_LOG_ERROR;
-}
-
 static void take_log(void *context, enum hlg_log_level level, const char *line)
 {
     struct node *node = context;
     plant_stop_line(node, line);
-    if (level <= shown_level(node)) {
+    if (level <= node->options.level) {
         node_say(node, "%s: %s", hlg_log_level_text(level), line);
     }
 }
@@ -209,6 +217,44 @@ static int choose_ip(struct node *node, char ip[HLG_TCP_IP_BYTES])
     return CLI_DONE;
 }
 
+static void take_staged_log(void *context, const char *sentence)
+{
+    struct node *node = context;
+    if (node->started || node->options.verbose) { /* at start it says what --staged is */
+        node_say(node, "%s", sentence);
+    }
+}
+
+/* How pages in memory of GPUs get to the wire, and from there: as told, never chosen here. */
+static int reach_gpus(struct node *node)
+{
+    char text[256] = "";
+    struct hlg_transport_caps caps;
+    node->fabric->query(node->fabric, &caps);
+    if (!node->options.config.cuda || (caps.device_memory && !node->options.config.staged)) {
+        return CLI_DONE;
+    }
+    if (!node->options.config.staged) {
+        node_say(node,
+                 "provider %s cannot reach memory of GPUs here: add --staged, which moves pages "
+                 "through pinned host memory",
+                 node->provider);
+        return CLI_FAILED;
+    }
+    const struct hlg_staged_config config = {
+        .below = node->fabric,
+        .target = node->role == HLG_ROLE_DECODE,
+        .log = take_staged_log,
+        .log_context = node,
+    };
+    if (hlg_staged_create(&config, &node->staged, text, sizeof text) != 0) {
+        node_say(node, "%s", text);
+        return CLI_FAILED;
+    }
+    node->fabric = hlg_staged_fabric(node->staged);
+    return CLI_DONE;
+}
+
 static int open_fabric(struct node *node)
 {
     char text[256] = "";
@@ -222,10 +268,15 @@ static int open_fabric(struct node *node)
         .provider = node->options.config.provider,
         .node = ip,
         .port = node->options.config.data_port,
+        .devices = node->rails == 0 ? node->options.config.nics : NULL,
+        .rails = node->rails,
+        .device_memory = node->options.config.cuda && !node->options.config.staged,
+        .lane_devices = node->rails == 0 ? NULL : (const char *const *)node->lane_nics,
+        .lane_count = node->rails == 0 ? 0 : HLG_RANKS_MAX,
         .log = take_fabric_log,
         .log_context = node,
     };
-    const int status = hlg_ofi_open(&config, &node->fabric, text, sizeof text);
+    int status = hlg_ofi_open(&config, &node->fabric, text, sizeof text);
     if (status != 0) {
         node_say(node, "%s", text);
         return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
@@ -233,6 +284,11 @@ static int open_fabric(struct node *node)
     node->fabric->query(node->fabric, &caps);
     memcpy(node->provider, caps.provider, sizeof node->provider);
     node->provider[sizeof node->provider - 1] = '\0';
+    node->ofi = node->fabric;
+    status = reach_gpus(node);
+    if (status != CLI_DONE) {
+        return status;
+    }
     return plant_fabric_wrap(node) ? CLI_DONE : CLI_FAILED;
 }
 
@@ -269,8 +325,8 @@ static int add_memory(struct node *node)
     int status = 0;
     for (uint32_t lane = 0; lane < hlg_layout_lanes(&node->layout) && status >= 0; lane++) {
         struct hlg_memory *memory = ranks_memory(node->ranks, node_ranks_lane(node, lane));
-        status = hlg_messenger_region_add(node->messenger, lane, hlg_memory_base(memory),
-                                          hlg_memory_bytes(memory));
+        const struct hlg_mem_region region = hlg_memory_region(memory);
+        status = hlg_messenger_region_add(node->messenger, lane, &region);
     }
     if (status >= 0) {
         status = add_places(node);
@@ -329,11 +385,13 @@ static int open_messenger(struct node *node)
     config.listen = node->role == HLG_ROLE_PREFILL ? node->options.address : NULL;
     config.key = node->options.config.key_file != NULL ? node->options.config.key : NULL;
     config.allow_unauthenticated = node->options.config.insecure;
+    config.cores = node->placement.cores[0] != '\0' ? node->placement.cores : NULL;
+    config.numa = node->placement.numa;
     config.log = take_log;
     config.log_context = node;
     /* A planted stop goes by lines that nobody sees. */
     config.log_level = plant_has_step(&node->options.config.plant) ? (uint32_t)HLG_LOG_DEBUG
-                                                                   : (uint32_t)shown_level(node);
+                                                                   : (uint32_t)node->options.level;
     if (node->options.config.record != NULL) {
         /* Where it cannot be made, the file in it cannot be either, which says why. */
         (void)mkdir(node->options.config.record, 0777);
@@ -356,7 +414,8 @@ static int open_messenger(struct node *node)
     if (status != 0) {
         node_say(node, "the messenger does not start: %s (%s)",
                  hlg_messenger_error(node->messenger), hlg_error_text(status));
-        return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
+        /* With memory of GPUs it may be the driver's word for what nobody gave. */
+        return status == -HLG_EINVAL && !node->options.config.cuda ? CLI_BAD_INPUT : CLI_FAILED;
     }
     return CLI_DONE;
 }
@@ -415,6 +474,8 @@ int node_start(struct node *node, enum hlg_role role)
         .model = &config->model,
         .layout = &node->ranks_layout,
         .prefill = role == HLG_ROLE_PREFILL,
+        .cuda = config->cuda,
+        .device = config->device_text != NULL ? (int32_t)config->device : -1,
         .sample = node->sample,
     };
     if (ranks_start(&ranks, &node->ranks, text, sizeof text) != 0) {
@@ -422,14 +483,26 @@ int node_start(struct node *node, enum hlg_role role)
         node_say(node, "%s", text);
         return CLI_FAILED;
     }
+    if (!lane_init(node)) {
+        node_say(node, "no memory");
+        return CLI_FAILED;
+    }
     crash_report(node->title, config->watchdog_ms != 0);
-    status = open_fabric(node);
+    status = node_place(node);
+    if (status == CLI_DONE) {
+        status = node_pick_nics(node);
+    }
+    if (status == CLI_DONE) {
+        status = open_fabric(node);
+    }
     if (status == CLI_DONE) {
         status = open_messenger(node);
     }
+    node_unplace(node);
     if (status == CLI_DONE) {
         serve_metrics(node);
         set_fds(node);
+        node->started = true;
     }
     return status;
 }
@@ -446,11 +519,16 @@ int node_stop(struct node *node, int status)
 {
     hlg_exporter_stop(node->exporter);
     const int recorded = hlg_messenger_destroy(node->messenger);
-    if (node->fabric != NULL) {
+    if (node->ofi != NULL) {
         plant_fabric_unwrap(node);
-        hlg_ofi_close(node->fabric);
+        hlg_staged_destroy(node->staged);
+        hlg_ofi_close(node->ofi);
     }
     ranks_stop(node->ranks);
+    lane_fini(node);
+    for (uint32_t lane = 0; lane < HLG_RANKS_MAX; lane++) {
+        free(node->lane_nics[lane]);
+    }
     if (node->signals > 0) {
         (void)close(node->signals);
     }
@@ -537,11 +615,16 @@ void node_announce(struct node *node)
         node_send(node, &up, sizeof up);
         return;
     }
-    char text[512];
-    node_config_print(&node->options.config, text, sizeof text);
+    char text[1024];
+    if (node->options.file != NULL) {
+        node_config_tell(&node->options.config, node->options.file, text, sizeof text);
+    } else {
+        node_config_print(&node->options.config, text, sizeof text);
+    }
     node_say(node, "%s", text);
-    node_say(node, "%" PRIu32 " ranks, provider %s, listening on %s, port %d",
-             ranks_lanes(node->ranks), node->provider, node->options.address, port);
+    node_say(node, "%" PRIu32 " ranks, memory %s, provider %s, listening on %s, port %d",
+             ranks_lanes(node->ranks), node_config_memory(&node->options.config), node->provider,
+             node->options.address, port);
 }
 
 void node_send_step(struct node *node, const struct step *step, hlg_time begun, hlg_time ended)

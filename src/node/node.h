@@ -12,17 +12,21 @@
 
 #include <halage/exporter.h>
 #include <halage/messenger.h>
+#include <halage/placement.h>
+#include <halage/transport/staged.h>
 #include <poll.h>
 
 #define NODE_REPORTS 32u /* taken at a time */
 
 struct node_options {
     struct node_config config;
-    const char *program; /* for messages about options */
-    const char *address; /* to listen on; to connect to: with commas between */
-    uint32_t number;     /* of its kind, for messages; 0: the only one */
-    int control;         /* socket to the command that started it; -1: none */
-    bool verbose;        /* the messenger's log at level info */
+    const char *program;      /* for messages about options */
+    const char *address;      /* to listen on; to connect to: with commas between */
+    uint32_t number;          /* of its kind, for messages; 0: the only one */
+    int control;              /* socket to the command that started it; -1: none */
+    bool verbose;             /* the messenger's log at level info */
+    enum hlg_log_level level; /* of the messenger's log */
+    const char *file;         /* that options came from; NULL: none */
 };
 
 struct node {
@@ -33,9 +37,16 @@ struct node {
     struct hlg_layout ranks_layout; /* of those that it computes: all */
     struct ranks *ranks;
     struct hlg_fabric *fabric;
-    void *fabric_owned; /* a decorator of a planted fault; NULL: none */
+    struct hlg_fabric *ofi;    /* the one below all decorators */
+    struct hlg_staged *staged; /* --staged; NULL: none */
+    void *fabric_owned;        /* a decorator of a planted fault; NULL: none */
     struct hlg_messenger *messenger;
-    struct hlg_exporter *exporter; /* NULL: none */
+    struct hlg_exporter *exporter;  /* NULL: none */
+    char *lane_nics[HLG_RANKS_MAX]; /* --nics auto: of each lane, with commas; NULL: any */
+    uint32_t rails;                 /* of each lane; 0: the default */
+    struct hlg_placement placement; /* of the messenger's threads */
+    struct hlg_placement_before placed_before;
+    bool placed;
     char provider[16];
     char why[CONTROL_WHY_BYTES]; /* first sentence of the fabric, on its choice */
     /* Decode: chooses a token. Set before node_start(); prefill never samples. */
@@ -44,11 +55,15 @@ struct node {
     _Atomic uint32_t plant_reached; /* of a planted stop: times that its step was reached */
     int signals;                    /* signalfd; -1: signals are the starter's business */
     bool interrupted;
-    bool draining;  /* prefill, alone: SIGTERM came; the next signal interrupts */
-    bool stop;      /* the starter asked for it, or is gone */
-    bool abandoned; /* the starter is gone */
-    bool retry;     /* a queue was full: look again soon */
-    hlg_time due;   /* node_wait() waits no longer; 0: as long as it takes */
+    bool draining;   /* prefill, alone: SIGTERM came; the next signal interrupts */
+    bool stop;       /* the starter asked for it, or is gone */
+    bool abandoned;  /* the starter is gone */
+    bool started;    /* node_start() is over */
+    bool broken;     /* memory of a GPU failed; a line was said */
+    uint8_t *looked; /* of lane.h: [looked_bytes] */
+    uint64_t looked_bytes;
+    bool retry;   /* a queue was full: look again soon */
+    hlg_time due; /* node_wait() waits no longer; 0: as long as it takes */
     struct pollfd fds[3 + 2 * HLG_RANKS_MAX];
     uint32_t fd_count;
     uint64_t frame[CONTROL_FRAME_BYTES_MAX / sizeof(uint64_t)];

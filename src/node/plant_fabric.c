@@ -63,9 +63,9 @@ static int peer_close(struct hlg_transport *t, uint32_t peer)
     return self(t)->below->ops->peer_close(self(t)->below, peer);
 }
 
-static int mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int mem_register(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem)
 {
-    return self(t)->below->ops->mem_register(self(t)->below, base, bytes, mem);
+    return self(t)->below->ops->mem_register(self(t)->below, region, mem);
 }
 
 static int mem_export(struct hlg_transport *t, hlg_mem mem, struct hlg_mem_export *out)
@@ -218,12 +218,20 @@ static void query_fabric(const struct hlg_fabric *fabric, struct hlg_transport_c
 {
     const struct plant_fabric *f = (const struct plant_fabric *)(const void *)fabric;
     f->below->query(f->below, caps);
+    caps->merge_bytes_max = 0; /* so that the last piece can be held alone */
 }
 
 static hlg_time now_fabric(struct hlg_fabric *fabric)
 {
     struct plant_fabric *f = (struct plant_fabric *)(void *)fabric;
     return f->below->now(f->below);
+}
+
+static int prepare(struct hlg_fabric *fabric, const struct hlg_mem_region *region, char *error,
+                   size_t error_bytes)
+{
+    struct plant_fabric *f = (struct plant_fabric *)(void *)fabric;
+    return f->below->prepare(f->below, region, error, error_bytes);
 }
 
 bool plant_fabric_wrap(struct node *node)
@@ -239,7 +247,9 @@ bool plant_fabric_wrap(struct node *node)
     f->fabric = (struct hlg_fabric){.open = open_endpoint,
                                     .query = query_fabric,
                                     .now = now_fabric,
-                                    .rails = node->fabric->rails};
+                                    .rails = node->fabric->rails,
+                                    .prepare = node->fabric->prepare != NULL ? prepare : NULL,
+                                    .flusher = node->fabric->flusher};
     f->below = node->fabric;
     f->node = node;
     node->fabric = &f->fabric;

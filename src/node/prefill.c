@@ -260,8 +260,10 @@ static bool end_forward(struct engine *e)
         return true;
     }
     if (atomic_load(&step->status) != 0) {
-        node_say(&e->node, "forward %" PRIu32 " failed with status %" PRId32, step->forward,
-                 atomic_load(&step->status));
+        char why[CONTROL_TEXT_BYTES];
+        ranks_step_why(e->node.ranks, 0, why, sizeof why);
+        node_say(&e->node, "forward %" PRIu32 " failed: %s; the node cannot go on", step->forward,
+                 why);
         (void)hlg_messenger_forward_abort(e->node.messenger, step->forward);
         return false;
     }

@@ -1,7 +1,5 @@
-#define _GNU_SOURCE /* close_range(), SOCK_CLOEXEC, MAP_ANONYMOUS */
-#include "ranks.h"
-
-#include <halage/places.h>
+#define _GNU_SOURCE /* SOCK_CLOEXEC, MAP_ANONYMOUS */
+#include "rank.h"
 
 #include <errno.h>
 #include <linux/futex.h>
@@ -11,11 +9,13 @@
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+/* What a rank with memory of a GPU is given to free it. */
+#define END_MS 5000
 
 /* One of the layout's lanes. */
 struct lane {
@@ -38,7 +38,7 @@ struct ranks {
     uint32_t lanes;
     uint32_t pools;
     uint32_t sequence_pages_max;
-    void *shared; /* steps and groups */
+    void *shared; /* sentences of the lanes, steps and groups */
     size_t shared_bytes;
     void *model_memory;
     size_t model_bytes;
@@ -52,160 +52,6 @@ static void *map_memory(size_t bytes, int how)
     void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | how, -1, 0);
     return memory == MAP_FAILED ? NULL : memory;
 }
-
-/* ---- The rank's process ---- */
-
-struct rank_process {
-    const struct ranks *ranks;
-    uint32_t lane;
-    struct step *step;
-    struct tlm_rank *rank;
-    uint8_t *contexts; /* place of the context group */
-    float *logits;     /* [sequences_max][vocab], rank 0 of a node that samples */
-    struct tlm_output *outputs;
-    int done;
-    bool first; /* rank 0 of its pool */
-};
-
-static void sample(struct rank_process *process)
-{
-    const struct ranks_config *config = &process->ranks->config;
-    const uint32_t vocab = config->model->vocab;
-    for (uint32_t i = 0; i < process->step->sequence_count; i++) {
-        const float *logits = process->outputs[i].logits;
-        process->step->sampled[i] = config->sample(logits, vocab);
-        process->step->logits_hash[i] = tlm_hash(logits, vocab * sizeof *logits);
-    }
-}
-
-static void run_step(struct rank_process *process)
-{
-    struct step *step = process->step;
-    const struct ranks_config *config = &process->ranks->config;
-    const struct tlm_batch batch = {
-        .sequences = step->sequences,
-        .word = config->prefill ? &step->word : NULL,
-        .sequence_count = step->sequence_count,
-        .forward = step->forward,
-    };
-    const size_t context_bytes = (size_t)config->model->hidden * sizeof(float);
-    for (uint32_t i = 0; i < step->sequence_count; i++) {
-        const bool wanted = config->prefill && step->contexts[i] != HLG_NONE;
-        process->outputs[i] = (struct tlm_output){
-            .context =
-                wanted ? (float *)(void *)(process->contexts + step->contexts[i] * context_bytes)
-                       : NULL,
-            .logits =
-                process->logits == NULL ? NULL : process->logits + (size_t)i * config->model->vocab,
-        };
-    }
-    const int status = tlm_forward(process->rank, &batch, process->outputs);
-    if (status == 0 && process->logits != NULL) {
-        sample(process);
-    }
-    if (status != 0) {
-        atomic_store(&step->status, status);
-    }
-    if (atomic_fetch_add(&step->ranks_done, 1) + 1 == config->layout->tp) {
-        (void)eventfd_write(process->done, 1);
-    }
-}
-
-static _Noreturn void run_rank(struct rank_process *process)
-{
-    struct step *step = process->step;
-    uint32_t seen = 0;
-    for (;;) {
-        const uint32_t posted = atomic_load(&step->posted);
-        if (posted == seen) {
-            (void)syscall(SYS_futex, &step->posted, FUTEX_WAIT, seen, NULL, NULL, 0);
-            continue;
-        }
-        seen = posted;
-        run_step(process);
-    }
-}
-
-/* Keep stdio and two more descriptors. */
-static void close_others(int a, int b)
-{
-    const unsigned low = (unsigned)(a < b ? a : b);
-    const unsigned high = (unsigned)(a < b ? b : a);
-    if (low > 3) {
-        (void)close_range(3, low - 1, 0);
-    }
-    if (high > low + 1) {
-        (void)close_range(low + 1, high - 1, 0);
-    }
-    (void)close_range(high + 1, ~0u, 0);
-}
-
-static bool make_outputs(struct rank_process *process)
-{
-    const struct tlm_config *model = process->ranks->config.model;
-    process->outputs = calloc(model->batch_sequences_max, sizeof *process->outputs);
-    if (process->ranks->config.sample != NULL && process->first) {
-        process->logits =
-            calloc((size_t)model->batch_sequences_max * model->vocab, sizeof *process->logits);
-        return process->outputs != NULL && process->logits != NULL;
-    }
-    return process->outputs != NULL;
-}
-
-/* Make the KV memory, tell the leader, make the rank. Returns whether all went well. */
-static bool prepare_rank(struct rank_process *process, int socket)
-{
-    const struct ranks *ranks = process->ranks;
-    const struct hlg_layout *layout = ranks->config.layout;
-    const uint32_t pool = process->lane / layout->tp;
-    const uint32_t index = process->lane % layout->tp;
-    const size_t scratch_bytes = tlm_rank_bytes(ranks->config.model, layout->tp);
-    void *scratch = map_memory(scratch_bytes, MAP_PRIVATE);
-    struct hlg_memory *memory = NULL;
-    uint64_t bytes = 0;
-    const int count = hlg_places_linear(layout, process->lane, NULL, 0, &bytes);
-    if (count <= 0 || scratch == NULL || hlg_memory_create(bytes, &memory) != 0) {
-        return false;
-    }
-    /* The context group is the last one and its only place the last. */
-    process->contexts = (uint8_t *)hlg_memory_base(memory) + bytes -
-                        (uint64_t)layout->groups[1].page_count * hlg_layout_page_bytes(layout, 1);
-    const struct hlg_fd_header header = {
-        .kind = HLG_MEMORY_HOST, .lane = process->lane, .bytes = bytes};
-    const int fd = hlg_memory_export(memory);
-    if (fd < 0 || hlg_fd_send(socket, &header, fd) != 0) {
-        return false;
-    }
-    (void)close(fd);
-    return tlm_rank_init(scratch, scratch_bytes, ranks->model, ranks->pool[pool].group, index,
-                         hlg_memory_base(memory), layout->groups[0].page_count,
-                         &process->rank) == 0 &&
-           make_outputs(process);
-}
-
-static _Noreturn void rank_main(const struct ranks *ranks, uint32_t lane, int socket, pid_t leader)
-{
-    const uint32_t pool = lane / ranks->config.layout->tp;
-    struct rank_process process = {
-        .ranks = ranks,
-        .lane = lane,
-        .step = ranks->pool[pool].step,
-        .done = ranks->pool[pool].done,
-        .first = lane % ranks->config.layout->tp == 0,
-    };
-    /* Dies with the leader, also when that died before this line. */
-    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != leader) {
-        _exit(1);
-    }
-    (void)signal(SIGINT, SIG_IGN);
-    close_others(socket, process.done);
-    if (!prepare_rank(&process, socket)) {
-        _exit(1);
-    }
-    run_rank(&process);
-}
-
-/* ---- The leader ---- */
 
 static uint32_t sequence_pages(const struct tlm_config *model)
 {
@@ -239,6 +85,12 @@ static size_t lay_step(const struct ranks *ranks, uint8_t *base, struct step *st
     return used;
 }
 
+/* Where a rank says why it failed. */
+static char *lane_why(const struct ranks *ranks, uint32_t lane)
+{
+    return (char *)ranks->shared + (size_t)lane * RANK_WHY_BYTES;
+}
+
 static int make_shared(struct ranks *ranks)
 {
     const struct tlm_config *model = ranks->config.model;
@@ -246,7 +98,8 @@ static int make_shared(struct ranks *ranks)
     struct step sizes;
     const size_t step_bytes = lay_step(ranks, NULL, &sizes);
     const size_t group_bytes = (tlm_group_bytes(model, tp) + TLM_ALIGN - 1) / TLM_ALIGN * TLM_ALIGN;
-    ranks->shared_bytes = ranks->pools * (step_bytes + group_bytes);
+    const size_t why_bytes = (size_t)ranks->lanes * RANK_WHY_BYTES;
+    ranks->shared_bytes = why_bytes + ranks->pools * (step_bytes + group_bytes);
     ranks->shared = map_memory(ranks->shared_bytes, MAP_SHARED);
     ranks->model_bytes = tlm_model_bytes(model);
     ranks->model_memory = map_memory(ranks->model_bytes, MAP_PRIVATE);
@@ -255,7 +108,7 @@ static int make_shared(struct ranks *ranks)
         return -HLG_ENOMEM;
     }
     for (uint32_t p = 0; p < ranks->pools; p++) {
-        uint8_t *base = (uint8_t *)ranks->shared + p * (step_bytes + group_bytes);
+        uint8_t *base = (uint8_t *)ranks->shared + why_bytes + p * (step_bytes + group_bytes);
         struct pool *pool = &ranks->pool[p];
         pool->step = (struct step *)(void *)base;
         (void)lay_step(ranks, base, pool->step);
@@ -271,6 +124,7 @@ static int make_shared(struct ranks *ranks)
 static int fork_rank(struct ranks *ranks, uint32_t lane)
 {
     int sockets[2];
+    const struct pool *pool = &ranks->pool[lane / ranks->config.layout->tp];
     const pid_t leader = getpid();
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0) {
         return -HLG_EIO;
@@ -278,7 +132,18 @@ static int fork_rank(struct ranks *ranks, uint32_t lane)
     (void)fflush(NULL); /* or the child would print it again */
     const pid_t pid = fork();
     if (pid == 0) {
-        rank_main(ranks, lane, sockets[1], leader);
+        const struct rank_order order = {
+            .config = &ranks->config,
+            .model = ranks->model,
+            .group = pool->group,
+            .step = pool->step,
+            .why = lane_why(ranks, lane),
+            .leader = leader,
+            .lane = lane,
+            .socket = sockets[1],
+            .done = pool->done,
+        };
+        rank_main(&order);
     }
     (void)close(sockets[1]);
     ranks->lane[lane].socket = sockets[0];
@@ -286,18 +151,27 @@ static int fork_rank(struct ranks *ranks, uint32_t lane)
     return pid < 0 ? -HLG_EIO : 0;
 }
 
-static int take_memory(struct ranks *ranks, uint32_t lane)
+static int take_memory(struct ranks *ranks, uint32_t lane, char *text, size_t capacity)
 {
     struct hlg_fd_header header;
     int fd = -1;
+    char error[RANK_WHY_BYTES] = "";
+    const uint32_t kind = ranks->config.cuda ? HLG_MEMORY_CUDA : HLG_MEMORY_HOST;
     if (hlg_fd_receive(ranks->lane[lane].socket, &header, &fd) != 1) {
+        const char *why = lane_why(ranks, lane);
+        (void)snprintf(text, capacity, "rank %u cannot make its memory%s%.*s", lane,
+                       *why == '\0' ? "" : ": ", (int)RANK_WHY_BYTES - 1, why);
         return -HLG_EIO;
     }
     int status = -HLG_EPROTO;
-    if (header.kind == HLG_MEMORY_HOST && header.lane == lane) {
-        status = hlg_memory_import(fd, header.bytes, &ranks->lane[lane].memory);
+    if (header.kind == kind && header.lane == lane) {
+        status = hlg_memory_import(fd, &header, &ranks->lane[lane].memory, error, sizeof error);
     }
     (void)close(fd);
+    if (status != 0) {
+        (void)snprintf(text, capacity, "memory of rank %u cannot be taken: %s", lane,
+                       error[0] == '\0' ? hlg_error_text(status) : error);
+    }
     return status;
 }
 
@@ -327,10 +201,7 @@ int ranks_start(const struct ranks_config *config, struct ranks **out, char *tex
         }
     }
     for (uint32_t lane = 0; lane < ranks->lanes && status == 0; lane++) {
-        status = take_memory(ranks, lane);
-        if (status != 0) {
-            (void)snprintf(text, capacity, "rank %u cannot make its memory", lane);
-        }
+        status = take_memory(ranks, lane, text, capacity);
     }
     if (status != 0) {
         ranks_stop(ranks);
@@ -340,15 +211,44 @@ int ranks_start(const struct ranks_config *config, struct ranks **out, char *tex
     return 0;
 }
 
+static void wake(struct step *step)
+{
+    atomic_fetch_add(&step->posted, 1);
+    (void)syscall(SYS_futex, &step->posted, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+}
+
+/* Let all ranks free what they have of a GPU and end, in time that is bounded. */
+static void end_ranks(struct ranks *ranks)
+{
+    for (uint32_t pool = 0; pool < ranks->pools && ranks->pool[pool].group != NULL; pool++) {
+        atomic_store(&ranks->pool[pool].step->end, true);
+        tlm_group_abort(ranks->pool[pool].group); /* one may be within a pass */
+        wake(ranks->pool[pool].step);
+    }
+    for (uint32_t ms = 0, lane = 0; ms < END_MS && lane < ranks->lanes;) {
+        struct lane *l = &ranks->lane[lane];
+        l->dead = l->dead || l->pid <= 0 || waitpid(l->pid, &l->status, WNOHANG) == l->pid;
+        if (l->dead) {
+            lane++;
+        } else {
+            (void)poll(NULL, 0, 1);
+            ms++;
+        }
+    }
+}
+
 void ranks_stop(struct ranks *ranks)
 {
     if (ranks == NULL) {
         return;
     }
+    if (ranks->config.cuda) {
+        end_ranks(ranks);
+    }
     for (uint32_t lane = 0; lane < ranks->lanes; lane++) {
         struct lane *l = &ranks->lane[lane];
         if (l->pid > 0 && !l->dead) {
-            (void)kill(l->pid, SIGKILL); /* it has nothing to tidy up */
+            (void)kill(l->pid, SIGKILL); /* it has nothing to tidy up, or does not */
             (void)waitpid(l->pid, &l->status, 0);
         }
         if (l->socket >= 0) {
@@ -427,8 +327,7 @@ void ranks_step_post(struct ranks *ranks, uint32_t pool)
     ranks->pool[pool].running = true;
     atomic_store(&step->status, 0);
     atomic_store(&step->ranks_done, 0);
-    atomic_fetch_add(&step->posted, 1);
-    (void)syscall(SYS_futex, &step->posted, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+    wake(step);
 }
 
 bool ranks_step_running(const struct ranks *ranks, uint32_t pool)
@@ -451,6 +350,19 @@ const struct step *ranks_step_take(struct ranks *ranks, uint32_t pool)
     HLG_ASSERT(atomic_load(&p->step->ranks_done) == ranks->config.layout->tp);
     p->running = false;
     return p->step;
+}
+
+void ranks_step_why(const struct ranks *ranks, uint32_t pool, char *text, size_t capacity)
+{
+    const uint32_t tp = ranks->config.layout->tp;
+    (void)snprintf(text, capacity, "status %d", (int)atomic_load(&ranks->pool[pool].step->status));
+    for (uint32_t lane = pool * tp; lane < (pool + 1) * tp; lane++) {
+        if (*lane_why(ranks, lane) != '\0') {
+            (void)snprintf(text, capacity, "rank %u: %.*s", lane, (int)RANK_WHY_BYTES - 1,
+                           lane_why(ranks, lane));
+            return;
+        }
+    }
 }
 
 uint32_t ranks_poll_fds(const struct ranks *ranks, struct pollfd *fds, uint32_t capacity)

@@ -17,7 +17,9 @@ struct step {
     _Atomic uint32_t posted;     /* futex: passes posted so far */
     _Atomic uint32_t ranks_done; /* with the present pass */
     _Atomic uint32_t word;       /* progress, as tlm_forward() stores it */
-    _Atomic int32_t status;      /* of the pass: 0 or the first TLM_E_* */
+    _Atomic int32_t
+        status;       /* of the pass: 0 or a TLM_E_*; not TLM_E_ABORTED where a rank says more */
+    _Atomic bool end; /* the ranks are to end */
     uint32_t forward;
     uint32_t sequence_count;
     uint32_t token_count;
@@ -35,6 +37,8 @@ struct ranks_config {
     const struct tlm_config *model;  /* kept */
     const struct hlg_layout *layout; /* kept */
     bool prefill;                    /* tick the word, and write contexts */
+    bool cuda;                       /* KV memory of GPUs */
+    int32_t device; /* of all ranks; negative: lane I on the I-th visible, counted round */
     /* Chooses a token from logits. NULL: the ranks never compute logits. */
     uint32_t (*sample)(const float *logits, uint32_t vocab);
 };
@@ -51,7 +55,7 @@ struct ranks;
 int ranks_start(const struct ranks_config *config, struct ranks **ranks, char *text,
                 size_t capacity);
 
-/* Ends all rank processes and waits for them. Takes NULL. */
+/* Ends all rank processes and waits for them; those with memory of a GPU free it before. Takes NULL. */
 void ranks_stop(struct ranks *ranks);
 
 uint32_t ranks_lanes(const struct ranks *ranks);
@@ -74,6 +78,9 @@ _Atomic uint32_t *ranks_word(struct ranks *ranks, uint32_t pool);
 
 /* Take a pool's finished step, after its descriptor was readable. NULL: not finished. */
 const struct step *ranks_step_take(struct ranks *ranks, uint32_t pool);
+
+/* Say in `text` [capacity] why a pool's step failed. */
+void ranks_step_why(const struct ranks *ranks, uint32_t pool, char *text, size_t capacity);
 
 /*
  * Descriptors to poll: first one for each pool (a step is finished), then one for each lane (its

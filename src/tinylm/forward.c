@@ -100,6 +100,11 @@ int tlm_rank_init(void *memory, size_t bytes, const struct tlm_model *model,
     return 0;
 }
 
+void tlm_rank_mirror(struct tlm_rank *rank, const struct tlm_mirror *mirror)
+{
+    rank->mirror = *mirror;
+}
+
 static int sequence_check(const struct tlm_rank *rank, const struct tlm_sequence *sequence)
 {
     const struct tlm_config *config = rank->config;
@@ -253,14 +258,34 @@ static void outputs_write(struct tlm_rank *rank, const struct tlm_batch *batch,
     }
 }
 
+typedef int (*mirror_function)(void *context, const struct tlm_batch *batch, uint32_t layer);
+
+/* The others of the group must not wait for a rank whose copy failed. */
+static int mirror_run(struct tlm_rank *rank, mirror_function function,
+                      const struct tlm_batch *batch, uint32_t layer)
+{
+    if (function == NULL || function(rank->mirror.context, batch, layer) == 0) {
+        return 0;
+    }
+    tlm_group_abort(rank->group);
+    return TLM_E_MIRROR;
+}
+
 /* Two barriers: heads gathered (so all ranks' KV is written); tokens' residuals complete. */
 static int layer_run(struct tlm_rank *rank, const struct tlm_batch *batch, uint32_t layer)
 {
     const struct tlm_layer *weights = &rank->model->layers[layer];
+    int status = mirror_run(rank, rank->mirror.fetch, batch, layer);
 
-    tlm_attention_run(rank, batch, layer);
-    if (tlm_group_wait(rank->group) != 0) {
-        return TLM_E_ABORTED;
+    if (status == 0) {
+        tlm_attention_run(rank, batch, layer);
+        status = mirror_run(rank, rank->mirror.store, batch, layer);
+    }
+    if (status == 0) {
+        status = tlm_group_wait(rank->group);
+    }
+    if (status != 0) {
+        return status;
     }
     output_run(rank, weights);
     tick(rank, batch, layer + 1);
@@ -283,15 +308,22 @@ int tlm_forward(struct tlm_rank *rank, const struct tlm_batch *batch,
         return TLM_E_ABORTED;
     }
     for (uint32_t layer = 0; layer < rank->config->layers; layer++) {
-        if (layer_run(rank, batch, layer) != 0) {
-            return TLM_E_ABORTED;
+        const int status = layer_run(rank, batch, layer);
+
+        if (status != 0) {
+            return status;
         }
     }
     if (outputs != NULL) {
         outputs_write(rank, batch, outputs);
     }
-    if (tlm_group_wait(rank->group) != 0) {
-        return TLM_E_ABORTED;
+    int status = mirror_run(rank, rank->mirror.store, batch, rank->config->layers);
+
+    if (status == 0) {
+        status = tlm_group_wait(rank->group);
+    }
+    if (status != 0) {
+        return status;
     }
     tick(rank, batch, rank->config->layers + 1);
     return 0;

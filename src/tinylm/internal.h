@@ -63,6 +63,7 @@ struct tlm_rank {
     float *hidden;                   /* in the group */
     float *gathered;                 /* in the group */
     float *kv;
+    struct tlm_mirror mirror; /* no functions: kv is the memory itself */
     uint32_t index;
     uint32_t pages;
 

@@ -44,6 +44,7 @@ enum {
     TLM_E_MEMORY = -2,  /* too few bytes, or memory not aligned */
     TLM_E_BATCH = -3,   /* a sequence is malformed or over a limit */
     TLM_E_ABORTED = -4, /* tlm_group_abort() was called: the group is of no further use */
+    TLM_E_MIRROR = -5,  /* what tlm_rank_mirror() was given failed; the group is aborted */
 };
 
 enum tlm_attention {
@@ -242,6 +243,24 @@ int tlm_rank_init(void *memory, size_t bytes, const struct tlm_model *model,
                   struct tlm_rank **rank);
 
 /*
+ * For KV memory that the CPU cannot follow, such as a GPU's: `kv` of tlm_rank_init() is then a working
+ * copy, and these bring bytes in and out. Both return 0, or anything else for failure.
+ *
+ * fetch  before a layer's attention: bring in what the sequences of the batch have in the layer's
+ *        pages, at positions before their own
+ * store  behind it, before any tick says that the layer is complete: take out the pages that hold
+ *        their own positions; and once with `layer` = layers, when this rank's outputs are written
+ */
+struct tlm_mirror {
+    int (*fetch)(void *context, const struct tlm_batch *batch, uint32_t layer);
+    int (*store)(void *context, const struct tlm_batch *batch, uint32_t layer);
+    void *context;
+};
+
+/* Let a rank call these; copied. Before its first tlm_forward(). */
+void tlm_rank_mirror(struct tlm_rank *rank, const struct tlm_mirror *mirror);
+
+/*
  * Run one forward pass; called by every rank of the group with the same batch.
  *
  * outputs  [batch->sequence_count] of this rank, or NULL
@@ -255,7 +274,8 @@ int tlm_rank_init(void *memory, size_t bytes, const struct tlm_model *model,
  *     forward << 8 | layers + 1        when ALL ranks' outputs are written.
  *
  * Returns 0; TLM_E_BATCH, with nothing written and no rank waited for (all ranks find the same
- * error); or TLM_E_ABORTED, with pages and outputs partly written and no further tick.
+ * error); or, with pages and outputs partly written and no further tick, TLM_E_MIRROR (of the rank whose
+ * copy failed) or TLM_E_ABORTED.
  */
 int tlm_forward(struct tlm_rank *rank, const struct tlm_batch *batch,
                 const struct tlm_output *outputs);

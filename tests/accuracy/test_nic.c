@@ -374,7 +374,7 @@ static void world_open(struct world *w, const struct sim_nic *nic, uint32_t rail
         struct hlg_fabric *const fabric = hlg_simgrid_fabric(w->sim, end % 2);
         struct hlg_transport **const t = &w->ends[end % 2][end / 2];
         HLG_ASSERT(fabric->open(fabric, 0, end / 2, t) == 0);
-        HLG_ASSERT((*t)->ops->mem_register(*t, memory, sizeof memory, &w->mem) == 0);
+        HLG_ASSERT((*t)->ops->mem_register(*t, &HLG_MEM_HOST(memory, sizeof memory), &w->mem) == 0);
     }
     for (uint32_t rail = 0; rail < rails; rail++) {
         uint8_t address[HLG_ADDRESS_BYTES_MAX];

@@ -162,8 +162,8 @@ static void open_node(struct cluster *c, uint32_t index)
 
         HLG_ASSERT(count == (int)LAYERS);
         config.place_count += (uint32_t)count;
-        regions[config.region_count++] =
-            (struct hlg_pump_region){.lane = lane, .base = c->memory, .bytes = c->memory_bytes};
+        regions[config.region_count++] = (struct hlg_pump_region){
+            .lane = lane, .memory = HLG_MEM_HOST(c->memory, c->memory_bytes)};
     }
     if (prefill) {
         config.prefill = (struct hlg_prefill_config){

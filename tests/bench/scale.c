@@ -248,7 +248,7 @@ static bool open_pump(struct scale_node *n)
     const int count = hlg_places_linear(&layout, 0, places, PLACES_MAX, &n->bytes);
     HLG_ASSERT(count > 0 && count <= (int)PLACES_MAX);
     n->memory = n->memory != NULL ? n->memory : calloc(n->bytes, 1);
-    const struct hlg_pump_region region = {.base = n->memory, .bytes = n->bytes};
+    const struct hlg_pump_region region = {.memory = HLG_MEM_HOST(n->memory, n->bytes)};
     struct hlg_pump_config config = {.role = n->role,
                                      .fabric = hlg_loop_fabric(n->world->loop, n->index),
                                      .regions = &region,

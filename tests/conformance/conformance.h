@@ -28,6 +28,8 @@ enum conformance_limit {
     LIMIT_TAKES_FIRST = 32,   /* writes to nobody may be taken, and then fail */
     LIMIT_DOWN_AT_ONCE =
         64, /* a peer that is not there is down at the first write, not after stall_ns */
+    LIMIT_CUT_WRITE_BREAKS =
+        128, /* a writer that died in the midst of a write may break its target */
 };
 
 struct conformance_backend {
@@ -66,7 +68,7 @@ extern const struct conformance_backend conformance_backend;
 #define PEERS_MAX    16u
 #define EVENTS       64u
 #define MEMORY_BYTES (8u << 20)
-#define STALL_NS     (300 * HLG_NS_PER_MS)
+#define STALL_NS     (300 * HLG_NS_PER_MS * fixture_slowness())
 #define GUARD        0xee
 
 /* What one endpoint has seen. */
@@ -126,6 +128,9 @@ struct fixture {
 };
 
 /* fixture.c */
+/* How many times slower than usual this machine is: HALAGE_TEST_SLOWNESS, 1 to 100; else 1. Stalls and
+ * time limits are multiplied by it. */
+uint32_t fixture_slowness(void);
 void node_open(struct node *node, uint32_t number);
 void node_close(struct node *node);
 void node_endpoint(struct node *node); /* open endpoint, register, export, address */
@@ -154,8 +159,9 @@ void fixture_connect(struct fixture *f);
 
 void victim_start(struct fixture *f);
 void victim_kill(struct fixture *f);
-/* Another process, that writes to the target without end until victim_kill. */
-void flooder_start(struct fixture *f);
+/* Another process, that writes to the target until victim_kill: without end, or no more than may wait
+ * there unread. */
+void flooder_start(struct fixture *f, bool endless);
 /* Until it says that a write was refused or failed; half a second for backends where none is. */
 void flooder_await_refusal(struct fixture *f);
 /* The body of a process that a test started: main() of the suite calls it. */

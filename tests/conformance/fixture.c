@@ -11,8 +11,20 @@
 
 #include "conformance.h"
 
-#define WATCHDOG_S 30
-#define OTHER_FD   3
+#define WATCHDOG_S   30
+#define BURST_PIECES 3000u /* fewer than a target's queue takes unread: hlg_ofi_config.cq_depth */
+#define OTHER_FD     3
+
+/* ---- time ----------------------------------------------------------------------------------- */
+
+uint32_t fixture_slowness(void)
+{
+    const char *text = getenv("HALAGE_TEST_SLOWNESS");
+    const unsigned long times = text != NULL ? strtoul(text, NULL, 10) : 1;
+
+    assert_in_range(times, 1, 100);
+    return (uint32_t)times;
+}
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
@@ -23,7 +35,8 @@ void node_endpoint(struct node *node)
     assert_int_equal(node->fabric->open(node->fabric, 0, 0, &t), 0);
     node->t = t;
     t->ops->query(t, &node->caps);
-    assert_int_equal(t->ops->mem_register(t, node->memory, MEMORY_BYTES, &node->mem), 0);
+    assert_int_equal(t->ops->mem_register(t, &HLG_MEM_HOST(node->memory, MEMORY_BYTES), &node->mem),
+                     0);
     assert_int_equal(t->ops->mem_export(t, node->mem, &node->export), 0);
     const int bytes = t->ops->address(t, node->address, sizeof node->address);
     assert_in_range(bytes, 1, sizeof node->address);
@@ -143,7 +156,7 @@ int fixture_setup(void **state)
 
     assert_non_null(f);
     (void)signal(SIGALRM, on_alarm);
-    (void)alarm(WATCHDOG_S);
+    (void)alarm(WATCHDOG_S * fixture_slowness());
     const char *seed = getenv("HALAGE_SEED");
     f->seed = seed != NULL ? strtoull(seed, NULL, 0) : 1;
     f->random = f->seed;
@@ -323,7 +336,7 @@ static void be_victim(struct node *node)
 
 /* A writer that floods who it is told, with bytes that change, and says when it was first refused,
  * or failed, after having been heard. */
-static void be_flooder(struct fixture *f)
+static void be_flooder(struct fixture *f, uint32_t pieces_max)
 {
     const char word = 'r';
     bool told = false;
@@ -333,7 +346,7 @@ static void be_flooder(struct fixture *f)
     for (uint32_t i = 0; !dismissed(); i++) {
         struct hlg_paged_write w = fixture_write(f, 1, 1, 64, 4096);
         memset(f->writer.memory, (int)(i & 0xff), (size_t)64 * 4096);
-        const int64_t taken = fixture_offer(f, &w);
+        const int64_t taken = f->writer.tally.taken < pieces_max ? fixture_offer(f, &w) : 0;
         node_poll(&f->writer);
         if (!told && (taken < 0 || f->writer.tally.ops[1].failed > 0)) {
             told = send(OTHER_FD, &word, 1, MSG_NOSIGNAL) == 1;
@@ -346,7 +359,7 @@ int other_main(const char *part)
     static struct fixture f;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    (void)alarm(WATCHDOG_S);
+    (void)alarm(WATCHDOG_S * fixture_slowness());
     for (uint32_t i = 0; i < sizeof f.pages / sizeof f.pages[0]; i++) {
         f.pages[i] = i;
     }
@@ -354,7 +367,7 @@ int other_main(const char *part)
     if (strcmp(part, "--victim") == 0) {
         be_victim(&f.writer);
     } else {
-        be_flooder(&f);
+        be_flooder(&f, strcmp(part, "--burst") == 0 ? BURST_PIECES : UINT32_MAX);
     }
     return 0;
 }
@@ -391,10 +404,10 @@ void victim_start(struct fixture *f)
     }
 }
 
-void flooder_start(struct fixture *f)
+void flooder_start(struct fixture *f, bool endless)
 {
     HLG_ASSERT(conformance_backend.kill == NULL);
-    spawn(&f->victim, "--flooder");
+    spawn(&f->victim, endless ? "--flooder" : "--burst");
     introduce(f->victim.fd, &f->target);
 }
 

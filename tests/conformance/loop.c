@@ -2,6 +2,10 @@
 #include "halage/transport/loop.h"
 #include "conformance.h"
 
+#ifndef LOOP_ACKNOWLEDGED
+#define LOOP_ACKNOWLEDGED false
+#endif
+
 #define NODES    4u
 #define NOBODY   3u     /* a node whose endpoint is closed again at once */
 #define ROUND_NS 20000u /* virtual time of one round */
@@ -22,6 +26,7 @@ static struct hlg_fabric *open_fabric(uint32_t node, hlg_time stall_ns)
         config.regions_max = 260;
         config.piece_bytes_max = MEMORY_BYTES;
         config.stall_ns = stall_ns;
+        config.acknowledged = LOOP_ACKNOWLEDGED;
         config.faults.duplicate_ppm = 50000;
         config.faults.delay_ppm = 50000;
         config.faults.reorder_ppm = 50000;
@@ -74,7 +79,7 @@ static void kill_fabric(struct hlg_fabric *fabric)
 }
 
 const struct conformance_backend CONFORMANCE_BACKEND = {
-    .name = "loop",
+    .name = LOOP_ACKNOWLEDGED ? "loop, acknowledged" : "loop",
     .limits = 0,
     .open = open_fabric,
     .close = close_fabric,

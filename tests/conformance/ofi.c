@@ -1,6 +1,7 @@
 #define _GNU_SOURCE
 #include "ofi.h"
 
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -15,10 +16,16 @@ static void tell(void *context, const char *sentence)
     }
 }
 
+const char *ofi_backend_node(void)
+{
+    return getenv("HALAGE_TEST_NODE");
+}
+
 struct hlg_fabric *ofi_backend_open(const char *provider, hlg_time stall_ns)
 {
     const struct hlg_ofi_config config = {
         .provider = provider,
+        .node = ofi_backend_node(),
         .stall_ns = stall_ns,
         .log = tell,
     };
@@ -45,7 +52,9 @@ uint32_t ofi_backend_nobody_ip(uint8_t *address, uint32_t capacity)
         .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
     };
     socklen_t bytes = sizeof name;
+    const char *node = ofi_backend_node();
 
+    assert_true(node == NULL || inet_pton(AF_INET, node, &name.sin_addr) == 1);
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_true(fd >= 0);
     assert_int_equal(bind(fd, (struct sockaddr *)&name, sizeof name), 0);

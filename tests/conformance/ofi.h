@@ -4,6 +4,9 @@
 
 #include "conformance.h"
 
+/* The address to bind to: HALAGE_TEST_NODE, or NULL. */
+const char *ofi_backend_node(void);
+
 struct hlg_fabric *ofi_backend_open(const char *provider, hlg_time stall_ns);
 void ofi_backend_close(struct hlg_fabric *fabric);
 

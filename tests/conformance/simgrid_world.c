@@ -34,7 +34,7 @@ void world_open(struct world *w, const struct hlg_simgrid_config *config)
         struct hlg_transport *t = NULL;
 
         HLG_ASSERT(fabric->open(fabric, 0, 0, &t) == 0);
-        HLG_ASSERT(t->ops->mem_register(t, w->memory, 1u << 20, &w->mem) == 0);
+        HLG_ASSERT(t->ops->mem_register(t, &HLG_MEM_HOST(w->memory, 1u << 20), &w->mem) == 0);
         w->nodes[node] = t;
     }
     for (uint32_t source = 0; source < config->nodes; source++) {

@@ -497,7 +497,8 @@ static void play_starved(struct result *result)
     HLG_ASSERT(hlg_simgrid_check(w.sim) == 0);
     fabric = hlg_simgrid_fabric(w.sim, 0);
     HLG_ASSERT(fabric->open(fabric, 0, 0, &w.nodes[0]) == 0);
-    HLG_ASSERT(w.nodes[0]->ops->mem_register(w.nodes[0], w.memory, 1u << 20, &w.mem) == 0);
+    HLG_ASSERT(
+        w.nodes[0]->ops->mem_register(w.nodes[0], &HLG_MEM_HOST(w.memory, 1u << 20), &w.mem) == 0);
     for (uint32_t node = 0; node < 2; node++) {
         const int bytes = w.nodes[node]->ops->address(w.nodes[node], address, sizeof address);
         HLG_ASSERT(w.nodes[0]->ops->peer_open(w.nodes[0], address, (uint32_t)bytes) == (int)node);

@@ -228,7 +228,7 @@ static void close_reports_what_was_under_way(void **state)
     struct hlg_paged_write a = fixture_write(f, 1, 1, 20, 1u << 16);
     struct hlg_paged_write b = fixture_write(f, 2, 2, 20, 1u << 16);
     assert_true(fixture_offer(f, &a) > 0);
-    assert_true(fixture_offer(f, &b) > 0);
+    assert_true(fixture_offer(f, &b) >= 0); /* shm of libfabric 2 takes one large write at a time */
     assert_int_equal(t->ops->close(t), 0);
     assert_true(fixture_offer(f, &b) < 0);
     f->target.dead = true; /* not polled, so that nothing more lands before it is looked at */
@@ -487,7 +487,8 @@ static void keys_are_unique(void **state)
             struct hlg_transport *t = nodes[n]->t;
             struct hlg_mem_export export;
             assert_int_equal(
-                t->ops->mem_register(t, nodes[n]->memory + (size_t)i * 4096, 4096, &mems[count]),
+                t->ops->mem_register(t, &HLG_MEM_HOST(nodes[n]->memory + (size_t)i * 4096, 4096),
+                                     &mems[count]),
                 0);
             assert_int_equal(t->ops->mem_export(t, mems[count], &export), 0);
             for (uint32_t j = 0; j < count; j++) {
@@ -511,7 +512,8 @@ static void registrations_come_and_go(void **state)
 
     for (uint32_t i = 0; i < 500; i++) {
         hlg_mem mem = 0;
-        assert_int_equal(t->ops->mem_register(t, f->target.memory, 1u << 20, &mem), 0);
+        assert_int_equal(t->ops->mem_register(t, &HLG_MEM_HOST(f->target.memory, 1u << 20), &mem),
+                         0);
         highest = mem > highest ? mem : highest;
         assert_int_equal(t->ops->mem_release(t, mem), 0);
     }
@@ -670,7 +672,7 @@ static void nothing_lands_from_another_process_either(void **state)
     if (conformance_backend.kill != NULL) {
         skip();
     }
-    flooder_start(f);
+    flooder_start(f, true);
     while (f->target.tally.slots[1].pieces < 500) {
         fixture_round(f);
     }
@@ -682,6 +684,36 @@ static void nothing_lands_from_another_process_either(void **state)
     victim_kill(f);
     assert_memory_equal(before, f->target.memory, MEMORY_BYTES);
     free(before);
+}
+
+/* A writer is killed while much of what it wrote waits unread: the target reads it, goes on with its
+ * other peers, and closes. */
+static void a_writer_that_dies_leaves_the_target_whole(void **state)
+{
+    struct fixture *f = *state;
+
+    skip_if(LIMIT_KILL_HANGS | LIMIT_CUT_WRITE_BREAKS);
+    if (conformance_backend.kill != NULL) {
+        skip();
+    }
+    fixture_connect(f);
+    flooder_start(f, false);
+    while (f->target.tally.slots[1].pieces < 500) {
+        fixture_round(f);
+    }
+    const hlg_time begin = f->target.t->ops->now(f->target.t);
+    f->target.dead = true; /* not polled */
+    while (f->target.t->ops->now(f->target.t) - begin < STALL_NS / 6) {
+        fixture_round(f);
+    }
+    victim_kill(f);
+    f->target.dead = false;
+    struct hlg_paged_write w = fixture_write(f, 5, 5, 1000, 4096);
+    fixture_push(f, &w);
+    fixture_drain(f);
+    fixture_expect(f, 5, 1000);
+    assert_int_equal(f->writer.tally.ops[5].failed, 0);
+    assert_int_equal(f->target.t->ops->close(f->target.t), 0);
 }
 
 static void check_late(void *context, uint32_t slot)
@@ -870,6 +902,7 @@ int main(int argc, char **argv)
         T(wake_ends_a_sleep),
         T(nothing_lands_after_the_target_closed),
         T(nothing_lands_from_another_process_either),
+        T(a_writer_that_dies_leaves_the_target_whole),
         T(cancelled_writes_land_whole_or_not_at_all),
         T(an_endpoint_can_be_opened_again),
         T(peer_close_lets_writes_finish),

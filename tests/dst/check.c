@@ -22,20 +22,20 @@ static bool machine_agrees(const struct node *n, uint32_t pool, uint32_t group, 
     return owner == job->handle && state == (job->failed ? HLG_PAGE_QUARANTINED : HLG_PAGE_OWNED);
 }
 
-static void check_target(struct world *w, const struct hlg_loop_landing *landing)
+/* Bytes [offset, limit) of a lane's memory, which lie in one page. */
+static void check_page(struct world *w, const struct hlg_loop_landing *landing, uint64_t offset,
+                       uint64_t limit)
 {
     struct node *n = &w->nodes[landing->target_node];
     const struct hlg_place *place = NULL;
     uint32_t number = 0;
     uint32_t last = 0;
     uint32_t lane = landing->target_lane;
-    struct page *page = node_find_page(n, lane, landing->target_offset, &place, &number);
+    struct page *page = node_find_page(n, lane, offset, &place, &number);
 
     looked(w, CHECK_TARGET);
-    if (page == NULL || node_find_page(n, lane, landing->target_offset + landing->bytes - 1, &place,
-                                       &last) != page) {
-        world_break(w, CHECK_TARGET, "bytes landed outside of any page", landing->target_offset,
-                    landing->bytes);
+    if (page == NULL || node_find_page(n, lane, limit - 1, &place, &last) != page) {
+        world_break(w, CHECK_TARGET, "bytes landed outside of any page", offset, limit - offset);
         return;
     }
     if (page->is_free) {
@@ -62,6 +62,24 @@ static void check_target(struct world *w, const struct hlg_loop_landing *landing
                     number);
     }
     job->landed += !landing->again;
+}
+
+/* A write of several pages lands in each of them: all of a piece's bytes in one. */
+static void check_target(struct world *w, const struct hlg_loop_landing *landing)
+{
+    const uint32_t pieces = 1u << hlg_imm_weight(landing->imm);
+    const uint32_t bytes = landing->bytes / pieces;
+
+    w->counts.net[KIND_DENSE] += pieces > 1;
+    if (bytes * pieces != landing->bytes) {
+        world_break(w, CHECK_TARGET, "bytes landed that are no whole pieces", landing->bytes,
+                    pieces);
+        return;
+    }
+    for (uint32_t i = 0; i < pieces && w->broken == CHECK_NONE; i++) {
+        const uint64_t offset = landing->target_offset + (uint64_t)i * bytes;
+        check_page(w, landing, offset, offset + bytes);
+    }
 }
 
 static void check_source(struct world *w, const struct hlg_loop_landing *landing)
@@ -103,19 +121,19 @@ void check_landing(void *context, const struct hlg_loop_landing *landing)
     }
 }
 
-void check_post(struct node *n, uint32_t lane, const uint8_t *source)
+/* Returns where the page ends that holds a byte which is posted. */
+static uint64_t check_posted(struct node *n, uint32_t lane, uint64_t offset)
 {
     struct world *w = n->world;
     const struct hlg_place *place = NULL;
     uint32_t number = 0;
-    const struct page *page =
-        node_find_page(n, lane, (uint64_t)(source - n->memory[lane]), &place, &number);
+    const struct page *page = node_find_page(n, lane, offset, &place, &number);
 
     looked(w, CHECK_LAYER);
     if (page == NULL || page->is_free) {
         world_break(w, CHECK_SOURCE, "a piece was posted out of a page that was given back", lane,
                     number);
-        return;
+        return UINT64_MAX;
     }
     const struct job *job = &n->jobs[page->job];
     const struct hlg_group *group = &n->layout.groups[place->group];
@@ -124,6 +142,17 @@ void check_post(struct node *n, uint32_t lane, const uint8_t *source)
     if (computed < needed) {
         world_break(w, CHECK_LAYER, "a piece was posted before its layer was computed", computed,
                     needed);
+    }
+    return place->offset + (number + 1) * place->stride;
+}
+
+void check_post(struct node *n, uint32_t lane, const uint8_t *source, uint32_t bytes)
+{
+    uint64_t offset = (uint64_t)(source - n->memory[lane]);
+    const uint64_t limit = offset + bytes;
+
+    while (offset < limit) {
+        offset = check_posted(n, lane, offset);
     }
 }
 

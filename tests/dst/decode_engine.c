@@ -374,7 +374,7 @@ void decode_act(struct node *n, hlg_time now)
 
 hlg_time decode_next(const struct node *n)
 {
-    hlg_time next = wants_submit(n) ? n->submit_at : HLG_TIME_NEVER;
+    hlg_time next = hlg_min_time(wants_submit(n) ? n->submit_at : HLG_TIME_NEVER, device_next(n));
 
     for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
         if (n->jobs[i].used && n->jobs[i].ready) {

@@ -108,7 +108,8 @@ static bool lay_out(struct node *n)
         n->place_begin[lane] = n->place_count;
         for (uint32_t g = 0; g < n->layout.group_count; g++) {
             bool context = n->layout.groups[g].kind == HLG_GROUP_CONTEXT;
-            uint64_t stride = hlg_layout_page_bytes(&n->layout, g) + 3; /* pages with gaps */
+            uint64_t gap = is_on(n->world, KIND_DENSE) ? 0 : 3;
+            uint64_t stride = hlg_layout_page_bytes(&n->layout, g) + gap;
             for (uint32_t layer = 0; layer <= n->layout.layers; layer++) {
                 bool holds = layer == n->layout.layers
                                  ? context && stage + 1 == n->layout.stages
@@ -178,6 +179,11 @@ static void draw_ways(struct world *w)
     for (uint32_t i = 0; i < sizeof kinds_of_worlds / sizeof kinds_of_worlds[0]; i++) {
         w->drawn |= chance(w, kinds_of_worlds[i].ppm) ? STORM_KIND(kinds_of_worlds[i].kind) : 0;
     }
+    /* of a generator of its own: worlds are what they were before there was this kind */
+    struct hlg_rng apart = hlg_rng_seed(~w->what.seed);
+    w->drawn |= hlg_rng_chance(&apart, 350000) ? STORM_KIND(KIND_ACKNOWLEDGED) : 0;
+    w->drawn |= hlg_rng_chance(&apart, 350000) ? STORM_KIND(KIND_DENSE) : 0;
+    w->merge_bytes_max = 32 + (uint32_t)hlg_rng_below(&apart, 1024);
     w->drawn |= plant_kinds(w->what.plant);
     w->below = chance(w, 600000);
     w->on = w->drawn & ~w->what.without;
@@ -231,6 +237,8 @@ static bool make_loop(struct world *w, uint32_t lanes)
     config.kills_max = 3;
     config.stall_ns = 50 * HLG_NS_PER_MS;
     config.old_addresses = is_on(w, KIND_OLD_ADDRESS) || w->what.plant == PLANT_OLD_KEYS;
+    config.acknowledged = is_on(w, KIND_ACKNOWLEDGED);
+    config.merge_bytes_max = is_on(w, KIND_DENSE) ? w->merge_bytes_max : 0;
     config.old_keys = w->what.plant == PLANT_OLD_KEYS;
     faults_of_loop(w, &config.faults);
     return hlg_loop_create(&config, &w->loop) == 0;

@@ -179,6 +179,7 @@ static void count_loop(struct world *w)
     net[KIND_DROP] = f.drops;
     net[KIND_KILL] = f.kills;
     net[KIND_BREAK] = f.breaks;
+    net[KIND_ACKNOWLEDGED] = f.acknowledged;
     net[KIND_OLD_ADDRESS] = is_on(w, KIND_OLD_ADDRESS) ? f.old_keys : 0;
     looked(w, CHECK_WINDOW);
     if (f.held > 0) {

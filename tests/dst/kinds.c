@@ -42,6 +42,8 @@ static const char *const kind_names[KIND_COUNT] = {
     [KIND_LATE] = "late",
     [KIND_FICKLE] = "fickle",
     [KIND_OLD_ADDRESS] = "old-address",
+    [KIND_ACKNOWLEDGED] = "acknowledged",
+    [KIND_DENSE] = "dense",
 };
 
 static const char *const checker_names[CHECKER_COUNT] = {
@@ -89,6 +91,9 @@ static const struct plant_text plants[PLANT_COUNT] = {
     [PLANT_OLD_KEYS] = {"old-keys", CHECK_TARGET,
                         STORM_KIND(KIND_PARTITION) | STORM_KIND(KIND_KILL) |
                             STORM_KIND(KIND_DISCONNECT)},
+    [PLANT_SAID_PLACED] = {"said-placed", CHECK_TARGET,
+                           STORM_KIND(KIND_ACKNOWLEDGED) | STORM_KIND(KIND_FICKLE) |
+                               STORM_KIND(KIND_DELAY)},
 };
 
 const char *kind_name(uint32_t kind)

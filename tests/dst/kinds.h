@@ -42,12 +42,14 @@ enum storm_kind {
     KIND_DRAIN,      /* a node is taken out and comes back; prefillers DRAIN */
     KIND_VERSION,    /* a node runs another model for a while: refused */
     /* what makes a world unlike an easy one */
-    KIND_SHARE,       /* a request has two or three sources, which share the ranks */
-    KIND_TINY,        /* limits that are run into all the time */
-    KIND_FLUSH,       /* landed bytes need a FLUSH */
-    KIND_LATE,        /* decode engines release READY requests late */
-    KIND_FICKLE,      /* engines give most requests up */
-    KIND_OLD_ADDRESS, /* endpoints have the addresses of those before them: keys alone tell */
+    KIND_SHARE,        /* a request has two or three sources, which share the ranks */
+    KIND_TINY,         /* limits that are run into all the time */
+    KIND_FLUSH,        /* landed bytes need a FLUSH, which takes its time and may fail */
+    KIND_LATE,         /* decode engines release READY requests late */
+    KIND_FICKLE,       /* engines give most requests up */
+    KIND_OLD_ADDRESS,  /* endpoints have the addresses of those before them: keys alone tell */
+    KIND_ACKNOWLEDGED, /* writes complete before they are placed */
+    KIND_DENSE,        /* pages without gaps, many in a row: written several at once */
     KIND_COUNT,
 };
 
@@ -116,6 +118,7 @@ enum storm_plant {
     PLANT_MEMORY_LEAK,   /* an engine forgets memory */
     PLANT_ABORT,         /* an assertion fails */
     PLANT_OLD_KEYS,      /* keys are the same in each incarnation, at the same address */
+    PLANT_SAID_PLACED,   /* a transport that acknowledges says that it places */
     PLANT_COUNT,
 };
 

@@ -144,7 +144,9 @@ static void fill_pools(struct node *n)
             uint32_t pages = n->layout.groups[g].page_count;
             for (uint32_t page = 0; page < pages; page++) {
                 n->pages[pool][g][page].is_free = true;
-                n->free_pages[pool][g][page] = page;
+                /* the last ones go first: upward where rows are wanted */
+                n->free_pages[pool][g][page] =
+                    is_on(n->world, KIND_DENSE) ? pages - 1 - page : page;
             }
             n->free_count[pool][g] = pages;
         }
@@ -326,7 +328,7 @@ static int make_pump(struct node *n, struct hlg_fabric *fabric)
 
     for (uint32_t lane = 0; lane < n->lanes; lane++) {
         regions[lane] = (struct hlg_pump_region){
-            .lane = lane, .base = n->memory[lane], .bytes = n->memory_bytes};
+            .lane = lane, .memory = HLG_MEM_HOST(n->memory[lane], n->memory_bytes)};
     }
     if (n->decode) {
         config.decode = (struct hlg_decode_config){.layout = n->layout,
@@ -335,6 +337,7 @@ static int make_pump(struct node *n, struct hlg_fabric *fabric)
                                                    .incarnation = n->incarnation,
                                                    .fingerprint = {version},
                                                    .flush = is_on(n->world, KIND_FLUSH)};
+        config.flusher = device_start(n);
         small_limits(&config.decode.limits, n);
     } else {
         config.prefill = (struct hlg_prefill_config){.layout = n->layout,
@@ -378,7 +381,9 @@ void node_start(struct node *n)
 
 void node_stop(struct node *n)
 {
+    n->device.ends = true;
     hlg_pump_destroy(n->pump);
+    n->device.count = 0;
     n->pump = NULL;
     tap_close(n);
     (void)hlg_trace_destroy(n->trace); /* a full disk: the trace is cut, the run is not */

@@ -50,6 +50,7 @@ static void tell_caps(const struct tap *tap, struct hlg_transport_caps *caps)
     if (is_planted(tap, PLANT_WIDE_WINDOW)) {
         caps->cq_depth *= 16;
     }
+    caps->placed = caps->placed || is_planted(tap, PLANT_SAID_PLACED);
 }
 
 static void query(const struct hlg_transport *t, struct hlg_transport_caps *caps)
@@ -78,9 +79,9 @@ static int peer_close(struct hlg_transport *t, uint32_t peer)
     return self(t)->below->ops->peer_close(self(t)->below, peer);
 }
 
-static int mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int mem_register(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem)
 {
-    return self(t)->below->ops->mem_register(self(t)->below, base, bytes, mem);
+    return self(t)->below->ops->mem_register(self(t)->below, region, mem);
 }
 
 static int mem_export(struct hlg_transport *t, hlg_mem mem, struct hlg_mem_export *out)
@@ -105,7 +106,7 @@ static int64_t write_pieces(struct hlg_transport *t, const struct hlg_paged_writ
     int64_t taken = e->below->ops->write(e->below, &moved);
     for (int64_t i = 0; i < taken; i++) {
         check_post(e->tap->node, e->lane,
-                   hlg_paged_write_source(write, write->piece_begin + (uint32_t)i));
+                   hlg_paged_write_source(write, write->piece_begin + (uint32_t)i), write->bytes);
     }
     return taken;
 }

@@ -116,6 +116,20 @@ struct page {
     uint8_t position; /* in the request */
 };
 
+#define DEVICE_FLUSHES 2u /* at a time, few: more have to wait */
+
+/* What makes landed bytes visible at a decode node, where the kind is on. */
+struct device {
+    struct hlg_flusher flusher; /* first */
+    struct node *node;
+    struct hlg_rng rng; /* of its own: the rest of the world draws what it drew without */
+    uint32_t count;     /* under way, in order */
+    hlg_handle requests[DEVICE_FLUSHES];
+    hlg_time due[DEVICE_FLUSHES];
+    hlg_time again; /* when who was refused is worth another look; HLG_TIME_NEVER: nobody was */
+    bool ends;      /* the node goes: what is under way ends at once */
+};
+
 struct node {
     struct world *world;
     uint32_t index;
@@ -158,6 +172,7 @@ struct node {
     hlg_time forward_at;
     hlg_time stranger_at;
     /* decode */
+    struct device device;
     hlg_time submit_at;
     uint32_t probe; /* next set of prefillers to be asked in the calm */
 };
@@ -208,7 +223,8 @@ struct world {
     storm_kinds drawn;
     storm_kinds on; /* drawn, and not taken out */
     uint32_t domains;
-    uint32_t endpoints; /* open, as the taps count */
+    uint32_t merge_bytes_max; /* where KIND_DENSE is on */
+    uint32_t endpoints;       /* open, as the taps count */
     struct storm_counts counts;
     uint64_t hash;   /* of what engines were told */
     uint32_t broken; /* first violation: enum storm_checker */
@@ -302,10 +318,14 @@ bool life_set_up(const struct node *n, uint32_t set);
 struct hlg_fabric *tap_open(struct node *n, struct hlg_fabric *below);
 void tap_close(struct node *n);
 
+/* flush.c: a device to which landed bytes are copied. Returns NULL where none is drawn. */
+struct hlg_flusher *device_start(struct node *n);
+hlg_time device_next(const struct node *n);
+
 /* check.c */
 void check_landing(void *context, const struct hlg_loop_landing *landing);
-/* A piece that a pump posts; `source` in the memory of that lane. */
-void check_post(struct node *n, uint32_t lane, const uint8_t *source);
+/* Bytes that a pump posts, of one page or of several in a row; `source` in the memory of that lane. */
+void check_post(struct node *n, uint32_t lane, const uint8_t *source, uint32_t bytes);
 void check_tables(struct node *n);
 void check_rest(struct world *w);
 

@@ -24,7 +24,8 @@ enum phase {
 
 struct cell {
     struct scene scene;
-    uint64_t seed; /* of the few things that chance decides, such as when a death is known */
+    uint64_t seed;     /* of the few things that chance decides, such as when a death is known */
+    bool acknowledged; /* writes complete before they are placed */
     uint32_t phase;
     const struct fault *fault;
     hlg_time struck_at;

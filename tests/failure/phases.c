@@ -210,7 +210,8 @@ void cell_open(struct cell *c)
     struct scene_config config = {.seed = c->seed * PHASES + c->phase + 1,
                                   .split = c->fault->split,
                                   .window_pieces = c->fault->warm ? 32 : 0,
-                                  .death_ns = c->fault->slow_news ? MS(50) : 0};
+                                  .death_ns = c->fault->slow_news ? MS(50) : 0,
+                                  .acknowledged = c->acknowledged};
     bool verbose = s->verbose;
 
     scene_open(s, &config);

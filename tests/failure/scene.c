@@ -122,6 +122,7 @@ static void make_loop(struct scene *s)
     config.room_bytes = 1u << 16;
     config.message_bytes_max = MESSAGE_MAX;
     config.stall_ns = STALL_NS;
+    config.acknowledged = s->config.acknowledged;
     config.land_ns = (struct hlg_loop_span){LAND_NS, LAND_NS};
     config.imm_ns = (struct hlg_loop_span){US(20), US(20)};
     config.done_ns = (struct hlg_loop_span){DONE_NS, DONE_NS};
@@ -188,7 +189,7 @@ static void on_note(void *context, const struct hlg_note *note)
 static void make_pump(struct scene_node_state *n)
 {
     struct scene *s = n->scene;
-    struct hlg_pump_region region = {.lane = 0, .base = n->memory, .bytes = n->bytes};
+    struct hlg_pump_region region = {.lane = 0, .memory = HLG_MEM_HOST(n->memory, n->bytes)};
     struct hlg_pump_config config = {.role = n->decode ? HLG_ROLE_DECODE : HLG_ROLE_PREFILL,
                                      .regions = &region,
                                      .region_count = 1,

@@ -188,6 +188,7 @@ struct scene_config {
     bool flush;
     bool foreign; /* PREFILL_1 serves another model */
     bool no_context;
+    bool acknowledged; /* writes complete before they are placed */
 };
 
 struct scene {

@@ -146,7 +146,9 @@ static void answer(struct world *w, struct feed *f)
     if (message.kind == HLG_MESSAGE_REJECT) {
         message.answer.reason = feed_below(f, 8);
     } else {
-        message.answer.pieces = feed_byte(f);
+        uint32_t pieces = feed_byte(f);
+        message.answer.pieces = pieces;
+        message.answer.await = message.kind == HLG_MESSAGE_FENCED ? pieces / 64 % 3 : 0;
         message.answer.reason = message.kind == HLG_MESSAGE_FAILED ? feed_below(f, 8) : 0;
     }
     machine_feed_message(m, peer, &message);

@@ -78,7 +78,8 @@ void machine_open(struct machine *m, enum hlg_role role, bool flush)
                                          .layout = m->layout,
                                          .rails = m->rails,
                                          .node = m->node,
-                                         .incarnation = m->incarnation};
+                                         .incarnation = m->incarnation,
+                                         .acknowledged = m->acknowledged};
     struct hlg_decode_config decode = {.limits = m->limits,
                                        .layout = m->layout,
                                        .rails = m->rails,
@@ -285,6 +286,7 @@ void machine_small_message(struct feed *f, struct hlg_message *message)
     if (message->kind == HLG_MESSAGE_ACCEPT || message->kind == HLG_MESSAGE_FENCED ||
         message->kind == HLG_MESSAGE_FAILED) {
         answer->pieces = feed_odd(f, 0, 64);
+        answer->await = message->kind == HLG_MESSAGE_FENCED ? odd / 3 % 3 : 0;
     }
     if (message->kind == HLG_MESSAGE_REJECT || message->kind == HLG_MESSAGE_FAILED) {
         answer->reason = feed_below(f, 8);

@@ -30,6 +30,7 @@ struct machine {
     hlg_time now;
     uint64_t node;
     uint64_t incarnation;
+    bool acknowledged;               /* prefill: completed writes need not be placed */
     bool closing[MACHINE_PEERS_MAX]; /* PEER_CLOSE was pulled */
     /* The driver's books: by operation, pieces with the transport. */
     uint32_t outstanding[MACHINE_OPS_MAX];

@@ -428,7 +428,7 @@ bool world_complete(struct world *w, struct piece *piece, bool well)
 {
     struct connection *c = &w->connections[piece->connection];
 
-    if (piece->done || (well && !piece->placed)) {
+    if (piece->done || (well && !piece->placed && !w->acknowledged)) {
         finish(piece, c->closed);
         return false;
     }

@@ -32,10 +32,12 @@ void world_open(struct world *w, struct feed *f)
     memset(w, 0, offsetof(struct world, records)); /* the rest is cleared as it is used */
     w->flush = split % 4 == 3;
     w->split = split >= 128;
+    w->acknowledged = shape >= 128;
     for (uint32_t side = 0; side < SIDES; side++) {
         struct machine *m = &w->machines[side];
         *m = (struct machine){.node = 10 + side,
                               .now = now,
+                              .acknowledged = w->acknowledged,
                               .on_notice = on_notice,
                               .on_write = pair_on_write,
                               .context = w};

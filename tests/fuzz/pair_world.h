@@ -104,7 +104,8 @@ struct world {
     struct machine machines[SIDES];
     uint32_t lives[SIDES];
     bool flush;
-    bool split;                                       /* each prefiller hosts one of two ranks */
+    bool acknowledged; /* writes may complete well before they are placed */
+    bool split;        /* each prefiller hosts one of two ranks */
     uint32_t connection_of[SIDES][MACHINE_PEERS_MAX]; /* plus 1; 0: free */
     struct connection connections[CONNECTIONS_MAX];
     uint32_t by_slot[DECODERS][SLOTS_MAX][GENERATIONS_MAX]; /* record plus 1 */

@@ -162,6 +162,7 @@ class Plan(unittest.TestCase):
             (layout(more="ranks: 2-4\n"), "ranks: '2-4': ranks are below tp * stages"),
             ("", "the file is empty"),
             ("[", "the file: the wrong shape; write keys with values, one a line"),
+            ("{{tp: 1}: 2}", "a key is no plain word; write keys with values, one a line"),
             ('tp: "', "not YAML: found unexpected end of stream"),
         ]
         for text, line in cases:
@@ -188,11 +189,19 @@ class Plan(unittest.TestCase):
             self.expect_error(self.plan(text, layout(), "--tokens", "2"), 3,
                               f"halage plan: {line}")
 
+    def test_help_is_a_command_too(self):
+        for words in ([], ["plan"], ["node", "prefill"]):
+            said = self.halage("help", *words)
+            self.assertEqual((said.returncode, said.stderr), (0, ""))
+            self.assertEqual(said.stdout, self.halage(*words, "--help").stdout)
+
     def test_bad_command_lines_take_one_line(self):
         options = "--source --target --tokens --replica --json --help --version"
         cases = [
             ([], "halage: no command; valid:"),
             (["plam"], "halage: unknown command 'plam'; valid:"),
+            (["help", "plam"], "halage: unknown command 'plam'; valid:"),
+            (["help", "a", "b", "c"], "halage: help: too many words; write 'halage help [COMMAND]'"),
             (["--plan"], "halage: unknown option '--plan'; valid: --help --version"),
             (["plan", "--sauce", "x"], f"halage plan: unknown option '--sauce'; valid: {options}"),
             (["plan", "--tok=3"], f"halage plan: unknown option '--tok=3'; valid: {options}"),

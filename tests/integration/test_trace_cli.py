@@ -53,7 +53,7 @@ class Trace(unittest.TestCase):
             result = trace("--summary", path)
             self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
             head, outcome = result.stdout.splitlines()
-            self.assertRegex(head, r"^trace version 2 role (prefill|decode) node [0-9a-f]{16} ")
+            self.assertRegex(head, r"^trace version 3 role (prefill|decode) node [0-9a-f]{16} ")
             self.assertRegex(outcome, r"^replayed: events \d+ actions \d+ hash [0-9a-f]{16} equal$")
 
     def test_several_prefill_nodes_leave_a_trace_each(self):

@@ -12,6 +12,9 @@
  * closed, also when its write was reported as failed or its writer died. Its immediate comes some time
  * after. Channels are streams that belong to a session; what is unread when it ends is dropped.
  *
+ * ACKNOWLEDGED: a write may complete well before it lands, as on efa and verbs. FENCED then says how many
+ * pieces there were, and is believed when as many were counted.
+ *
  * FAULTS counts ended sessions, restarts and failed writes. Each other macro takes a guard away:
  * tests/model/run.py tries each and wants the counterexample. Comments name the functions that a step
  * stands for, in decode.c (D), prefill.c (P) and session.c (S).
@@ -38,7 +41,8 @@
 #define OF(r, s, i) (((r) * SOURCES + (s)) * PIECES + (i))
 
 mtype = { REQUEST, CANCEL, REJECT, FENCED, FAILED };
-/* kind, number, decoder's incarnation, session that CANCEL names (or REQUEST's index), session that carries it */
+/* kind, number, decoder's incarnation, session that CANCEL names (or REQUEST's index, or FENCED's pieces), session
+   that carries it */
 chan to_prefill[SOURCES] = [2] of { mtype, byte, byte, byte, byte };
 chan to_decode[SOURCES] = [2] of { mtype, byte, byte, byte, byte };
 
@@ -66,6 +70,7 @@ bool sent[SOURCES];
 bool fenced[SOURCES];
 bool cancel[SOURCES]; /* a CANCEL waits to be sent */
 byte counted[SOURCES];
+byte awaited[SOURCES]; /* pieces that FENCED spoke for, plus 1; 0: it has not come */
 
 /* The prefillers. */
 #define RUNNING  1
@@ -82,7 +87,7 @@ bool failed[(REQUESTS + 1) * SOURCES];
 /* Pieces. */
 #define FLYING 1
 #define LANDED 2 /* not yet reported */
-#define LATE   3 /* reported as failed, or nobody is left to report to: it may land all the same */
+#define LATE   3 /* reported as failed, or nobody is left to report to: it may land all the same. Or acknowledged */
 #define GONE   4
 byte piece[(REQUESTS + 1) * SOURCES * PIECES];
 byte piece_in[(REQUESTS + 1) * SOURCES * PIECES];  /* session */
@@ -131,7 +136,7 @@ inline fail()
     for (i : 0 .. SOURCES - 1) {
         if
         :: !sent[i] -> fenced[i] = true /* its REQUEST is dropped unsent */
-        :: sent[i] && !fenced[i] -> cancel[i] = true
+        :: sent[i] && !fenced[i] && awaited[i] == 0 -> cancel[i] = true
         :: else
         fi
     }
@@ -186,13 +191,21 @@ inline decode_close(s, k)
 #define IS_HEEDED(s, k) (carried[s] == (k))
 #endif
 
+/* D take_fenced(), believe(). */
+#if defined(ACKNOWLEDGED) && !defined(FENCED_UNCOUNTED)
+#define IS_COUNTED(s) (awaited[s] > 0 && counted[s] >= awaited[s] - 1)
+#else
+#define IS_COUNTED(s) (awaited[s] > 0)
+#endif
+
 /* D on_answer(), on_end_of_source(). */
-inline decode_answer(s, kind, n, k)
+inline decode_answer(s, kind, n, pieces, k)
 {
     if
     :: decode_session[IN(s, k)] == UP && base + n == last && sent[s] &&
            IS_HEEDED(s, k) && (state == OPEN || state == QUARANTINED) ->
-        fenced[s] = fenced[s] || kind != FAILED;
+        awaited[s] = (kind == FENCED && awaited[s] == 0 -> (pieces) + 1 : awaited[s]);
+        fenced[s] = fenced[s] || kind == REJECT || IS_COUNTED(s);
         if
         :: state == OPEN -> fail()
         :: else -> settle()
@@ -218,6 +231,12 @@ inline count_immediate(s, r)
             assert(landed[AT(last, 0)] == PIECES && landed[AT(last, SOURCES - 1)] == PIECES) /* ready */
         :: else
         fi
+#ifdef ACKNOWLEDGED
+    :: state == QUARANTINED && r == last ->
+        counted[s]++;
+        fenced[s] = fenced[s] || IS_COUNTED(s);
+        settle()
+#endif
     :: else
     fi
 }
@@ -237,6 +256,7 @@ inline decode_restart()
         }
         sent[m] = false;
         cancel[m] = false;
+        awaited[m] = 0;
         fenced[m] = false
     }
     state = 0;
@@ -261,6 +281,7 @@ end:
                 sent[i] = false;
                 fenced[i] = false;
                 cancel[i] = false;
+                awaited[i] = 0;
                 counted[i] = 0
             }
             SAY("decode     SUBMIT %d%c\n", last, ' ')
@@ -346,6 +367,12 @@ inline prefill_restart(s)
 #define VOUCHES(named, k) ((named) == (k))
 #endif
 
+#if defined(ACKNOWLEDGED) && !defined(FORGOTTEN_UNCOUNTED)
+#define FORGOTTEN PIECES /* it was SENT */
+#else
+#define FORGOTTEN 0
+#endif
+
 /* P on_cancel(): stop it; or FENCED at once for what this session is done with. Older sessions: none. */
 inline on_cancel(s, n, inc, named, k)
 {
@@ -362,7 +389,7 @@ inline on_cancel(s, n, inc, named, k)
         stop(q, s)
     :: q == 0 && VOUCHES(named, k) ->
         SAY("prefill %d  FENCED %d, not open\n", s, n);
-        to_decode[s] ! FENCED(n, inc, 0, k)
+        to_decode[s] ! FENCED(n, inc, FORGOTTEN, k)
     :: else
     fi
 }
@@ -384,7 +411,7 @@ inline say_fenced(r, s)
     if
     :: IS_WELL(r, s) && prefill_session[IN(s, answer_in[AT(r, s)])] == UP ->
         SAY("prefill %d  FENCED %d\n", s, r);
-        to_decode[s] ! FENCED(number[AT(r, s)], asker[AT(r, s)], 0, answer_in[AT(r, s)])
+        to_decode[s] ! FENCED(number[AT(r, s)], asker[AT(r, s)], posted[AT(r, s)], answer_in[AT(r, s)])
     :: !IS_WELL(r, s) && prefill_session[IN(s, asked_in[AT(r, s)])] == UP ->
         prefill_end(s, asked_in[AT(r, s)])
     :: else
@@ -559,7 +586,7 @@ end:
             to_prefill[s] ! CANCEL(last - base, incarnation, carried[s], serial[s])
         }
     :: atomic { to_decode[s] ? kind(n, inc, named, k) ->
-            decode_answer(s, kind, n, k);
+            decode_answer(s, kind, n, named, k);
             kind = REQUEST;
             n = 0;
             inc = 0;
@@ -572,6 +599,19 @@ end:
 /* A piece may land as long as the decoder's endpoints are open. */
 #define CAN_LAND(r, s, i) \
     ((piece[OF(r, s, i)] == FLYING || piece[OF(r, s, i)] == LATE) && landable[IN(s, piece_in[OF(r, s, i)])])
+
+#ifdef ACKNOWLEDGED
+#define ACKNOWLEDGE_STEP(r, i)                                                                    \
+    /* The other side has it, and nobody waits for it any more: it lands by and by. */            \
+    :: atomic { piece[OF(r, s, i)] == FLYING && landable[IN(s, piece_in[OF(r, s, i)])] &&          \
+               prefill_session[IN(s, piece_in[OF(r, s, i)])] == UP ->                             \
+            piece[OF(r, s, i)] = LATE;                                                            \
+            outstanding[AT(r, s)]--;                                                              \
+            SAY("fabric     a piece of %d is acknowledged to prefiller %d\n", r, s)               \
+        }
+#else
+#define ACKNOWLEDGE_STEP(r, i)
+#endif
 
 #define STEPS_OF_PIECE(r, i)                                                                      \
     :: atomic { CAN_LAND(r, s, i) ->                                                              \
@@ -595,6 +635,7 @@ end:
             piece[OF(r, s, i)] = GONE;                                                            \
             outstanding[AT(r, s)]--                                                               \
         }                                                                                         \
+    ACKNOWLEDGE_STEP(r, i)                                                                        \
     /* Reported as failed: by a fault, or because the writer closed its endpoints. */             \
     :: atomic { piece[OF(r, s, i)] == FLYING &&                                                   \
                (s == 0 && faults > 0 || prefill_session[IN(s, piece_in[OF(r, s, i)])] != UP) ->             \

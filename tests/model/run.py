@@ -22,16 +22,21 @@ SECONDS_MAX = 240
 ONE = ["SOURCES=1", "FAULTS=2"]
 FEW = ["SOURCES=1", "FAULTS=1"]
 TWO = ["SOURCES=2", "FAULTS=0"]
+PIECES = ["SOURCES=1", "FAULTS=1", "PIECES=2", "REQUESTS=1"]
 
 MODELS = {
     "handover": {
-        "whole": [ONE, TWO],
+        "whole": [ONE, TWO, FEW + ["ACKNOWLEDGED"], PIECES + ["ACKNOWLEDGED"],
+                  TWO + ["REQUESTS=1", "ACKNOWLEDGED"]],
         # Either of two guards is enough here; the other one's removal is below.
         "still whole": [ONE + ["FENCED_OF_OLD_SESSION"]],
         "guards": [
             ("pages are returned at the first FENCED of two", TWO + ["FIRST_FENCED_IS_ENOUGH"]),
             ("FENCED is said while writes are outstanding", FEW + ["FENCED_WHILE_OUTSTANDING"]),
             ("FENCED is said though a write failed", FEW + ["FENCED_THOUGH_FAILED"]),
+            ("FENCED of acknowledged writes is believed uncounted", FEW + ["ACKNOWLEDGED", "FENCED_UNCOUNTED"]),
+            ("CANCEL of a request that was SENT is answered as if nothing were on its way",
+             FEW + ["ACKNOWLEDGED", "FORGOTTEN_UNCOUNTED"]),
             ("endpoints stay open when a session ends", FEW + ["NO_DOMAIN_CLOSE"]),
             ("immediates of any generation are counted", FEW + ["NO_GENERATION"]),
             ("CANCEL of a forgotten request of an older session is answered FENCED, and that is heeded",

@@ -58,6 +58,19 @@ void duo_config(struct duo_side *side, uint32_t role, struct hlg_messenger_confi
     duo_layout(&config->layout);
 }
 
+static int make_memory(struct duo_side *side, bool prefill, struct hlg_fd_header *header)
+{
+    const struct hlg_memory_site site = {.kind = HLG_MEMORY_HOST};
+
+    hlg_memory_release(side->owner);
+    assert_int_equal(hlg_memory_create(&site, side->bytes, &side->owner, NULL, 0), 0);
+    side->memory = hlg_memory_base(side->owner);
+    for (uint64_t i = 0; prefill && i < side->bytes; i++) {
+        side->memory[i] = (uint8_t)(i * 167 + i / 256);
+    }
+    return hlg_memory_export(side->owner, header, NULL, 0);
+}
+
 int duo_open_side(struct duo *duo, struct duo_side *side, const struct hlg_messenger_config *config)
 {
     bool prefill = config->role == HLG_ROLE_PREFILL;
@@ -67,19 +80,20 @@ int duo_open_side(struct duo *duo, struct duo_side *side, const struct hlg_messe
         return error;
     }
     assert_true(hlg_places_linear(&config->layout, 0, NULL, 0, &side->bytes) > 0);
-    hlg_memory_release(side->owner);
-    assert_int_equal(hlg_memory_create(side->bytes, &side->owner), 0);
-    side->memory = hlg_memory_base(side->owner);
-    for (uint64_t i = 0; prefill && i < side->bytes; i++) {
-        side->memory[i] = (uint8_t)(i * 167 + i / 256);
-    }
-    int fd = hlg_memory_export(side->owner);
+    struct hlg_fd_header header;
+    const int fd = side->take_memory != NULL ? side->take_memory(side, &header)
+                                             : make_memory(side, prefill, &header);
     assert_true(fd >= 0);
-    assert_int_equal(hlg_messenger_region_import(side->messenger, 0, fd, side->bytes), 0);
+    error = hlg_messenger_region_import(side->messenger, 0, fd, &header);
     (void)close(fd);
+    if (error < 0) {
+        (void)snprintf(duo->error, sizeof duo->error, "%s", hlg_messenger_error(side->messenger));
+        return error;
+    }
     assert_int_equal(hlg_messenger_places_linear(side->messenger), 0);
     if (prefill) {
-        assert_int_equal(hlg_messenger_counter_watch(side->messenger, 0, &duo->counter), 0);
+        const _Atomic uint32_t *word = duo->word != NULL ? duo->word : &duo->counter;
+        assert_int_equal(hlg_messenger_counter_watch(side->messenger, 0, word), 0);
     }
     error = hlg_messenger_start(side->messenger);
     (void)snprintf(duo->error, sizeof duo->error, "%s", hlg_messenger_error(side->messenger));
@@ -112,10 +126,17 @@ int duo_connect(struct duo *duo)
 
 struct duo *duo_open(void)
 {
+    return duo_open_watching(NULL, NULL);
+}
+
+struct duo *duo_open_watching(const _Atomic uint32_t *word, void (*launch)(uint32_t forward))
+{
     struct hlg_messenger_config config;
     struct duo *duo = calloc(1, sizeof *duo);
 
     assert_non_null(duo);
+    duo->word = word;
+    duo->launch = launch;
     duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
     if (duo_open_side(duo, &duo->prefill, &config) != 0) {
         fail_msg("%s", duo->error);
@@ -159,7 +180,11 @@ static void compute(struct duo *duo, hlg_ticket ticket)
     duo->forward++;
     assert_int_equal(hlg_messenger_admit(m, ticket, &admit), 0);
     assert_int_equal(hlg_messenger_chunk(m, ticket, duo->forward, 0, request.tokens - 1), 0);
-    for (uint32_t done = 1; duo->progress == DUO_COUNTER && done <= DUO_LAYERS + 1; done++) {
+    if (duo->launch != NULL) {
+        duo->launch(duo->forward);
+    }
+    for (uint32_t done = 1;
+         duo->launch == NULL && duo->progress == DUO_COUNTER && done <= DUO_LAYERS + 1; done++) {
         atomic_store_explicit(&duo->counter, duo->forward << 8 | done, memory_order_release);
     }
     if (duo->progress == DUO_FORWARD_END) {

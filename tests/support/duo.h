@@ -28,6 +28,8 @@ enum duo_progress {
 struct duo_side {
     struct hlg_messenger *messenger;
     struct hlg_fabric *fabric;
+    /* Gives the descriptor of memory that another process made; NULL: it is made here. */
+    int (*take_memory)(struct duo_side *side, struct hlg_fd_header *header);
     struct hlg_memory *owner; /* of the memory, as a rank's process would be */
     uint8_t *memory;
     uint64_t bytes;
@@ -48,6 +50,10 @@ struct duo {
     uint32_t forward;
     uint32_t forward_of[DUO_TICKETS_MAX]; /* by the ticket's low half; 0: ended */
     _Atomic uint32_t counter;
+    /* Both NULL: the engine stamps `counter` itself, at once. Else the word that is watched, and what has
+       a forward's layers and context computed that the messenger was told of. */
+    const _Atomic uint32_t *word;
+    void (*launch)(uint32_t forward);
     char error[256];
 };
 
@@ -61,6 +67,8 @@ void duo_close_side(struct duo_side *side);
 
 /* Both sides, connected; fails the test when that does not work. */
 struct duo *duo_open(void);
+/* The same with a word and a launch of the test's own. */
+struct duo *duo_open_watching(const _Atomic uint32_t *word, void (*launch)(uint32_t forward));
 void duo_close(struct duo *duo);
 /* Dials the prefiller. Returns the connection's number. */
 int duo_connect(struct duo *duo);

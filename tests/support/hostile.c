@@ -258,7 +258,7 @@ static void open_node(struct hostile_world *w, uint32_t index)
     for (uint32_t i = 0; i < HOSTILE_CONTEXTS; i++) {
         n->context_of[i] = HLG_NONE;
     }
-    struct hlg_pump_region region = {.lane = 0, .base = n->memory, .bytes = n->bytes};
+    struct hlg_pump_region region = {.lane = 0, .memory = HLG_MEM_HOST(n->memory, n->bytes)};
     struct hlg_pump_config config = {.role = n->role,
                                      .fabric = hlg_loop_fabric(w->loop, index),
                                      .regions = &region,
@@ -292,7 +292,9 @@ static void open_peer(struct hostile_world *w)
     w->memory = calloc(w->bytes, 1);
     assert_non_null(w->memory);
     assert_int_equal(fabric->open(fabric, 0, 0, &w->endpoint), 0);
-    assert_int_equal(w->endpoint->ops->mem_register(w->endpoint, w->memory, w->bytes, &w->mem), 0);
+    assert_int_equal(
+        w->endpoint->ops->mem_register(w->endpoint, &HLG_MEM_HOST(w->memory, w->bytes), &w->mem),
+        0);
     assert_int_equal(w->endpoint->ops->mem_export(w->endpoint, w->mem, &exported), 0);
     const int bytes =
         w->endpoint->ops->address(w->endpoint, w->address.address, sizeof w->address.address);

@@ -156,7 +156,7 @@ static void add_message(struct reading *r, uint32_t peer, const struct hlg_messa
     } else {
         line->column[2] = (uint32_t)m->answer.pieces;
         line->column[3] = m->answer.reason;
-        line->column[4] = m->answer.marks;
+        line->column[4] = m->answer.await;
     }
 }
 

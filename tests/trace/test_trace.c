@@ -482,8 +482,10 @@ static void absurd_limits_are_refused_in_words(void **state)
         refuse(log, sizes[0], names[i]);
     }
     memcpy(log, logs[0], sizes[0]);
+    char word[16];
+    (void)snprintf(word, sizeof word, "version %u", HLG_TRACE_VERSION + 1);
     put(log + 8, HLG_TRACE_VERSION + 1, 4);
-    refuse(log, sizes[0], "version 3");
+    refuse(log, sizes[0], word);
     free(log);
 }
 

@@ -104,7 +104,7 @@ static bool make_pump(struct node *n, struct hlg_trace *trace)
     draw_limits(&limits);
     for (uint32_t lane = 0; lane < n->lanes; lane++) {
         regions[lane] = (struct hlg_pump_region){
-            .lane = lane, .base = n->memory[lane], .bytes = n->memory_bytes};
+            .lane = lane, .memory = HLG_MEM_HOST(n->memory[lane], n->memory_bytes)};
     }
     if (config.role == HLG_ROLE_PREFILL) {
         config.prefill = (struct hlg_prefill_config){.limits = limits,

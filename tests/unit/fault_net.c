@@ -15,7 +15,8 @@ void net_open(struct net *n, uint32_t node)
     struct end *e = &n->ends[node];
 
     assert_int_equal(e->fabric->open(e->fabric, 0, 0, &e->t), 0);
-    assert_int_equal(e->t->ops->mem_register(e->t, e->memory, sizeof(e->memory), &e->mem), 0);
+    assert_int_equal(
+        e->t->ops->mem_register(e->t, &HLG_MEM_HOST(e->memory, sizeof(e->memory)), &e->mem), 0);
     assert_int_equal(e->t->ops->mem_export(e->t, e->mem, &e->exported), 0);
 }
 

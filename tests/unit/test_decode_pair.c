@@ -964,6 +964,46 @@ static void a_request_cancelled_while_flushing_is_not_ready_later(void **state)
     }
 }
 
+/* A flush may copy into the pages (a staged path does): until it is over they are not given back. */
+static void pages_of_a_cancelled_request_wait_for_its_flush(void **state)
+{
+    (void)state;
+    for (int failed = 0; failed < 2; failed++) {
+        struct pair *p = open_flushing();
+        hlg_handle request = submit(p, &simple_ask);
+        pair_run(p);
+        pair_serve(p, PREFILL, 1);
+        pair_run(p);
+        assert_int_equal(p->sides[DECODE].flush, request);
+        assert_int_equal(cancel(p, request), 0);
+        pair_run(p);
+        pair_expect(p, DECODE, "accepted failed(cancelled)");
+        assert_int_equal(pair_feed_request(p, DECODE,
+                                           failed ? HLG_EVENT_FLUSH_FAILED : HLG_EVENT_FLUSHED,
+                                           request),
+                         0);
+        pair_expect(p, DECODE, "returned");
+        pair_close(p);
+    }
+}
+
+static void a_flush_that_fails_fails_the_request(void **state)
+{
+    struct pair *p = open_flushing();
+
+    (void)state;
+    hlg_handle request = submit(p, &simple_ask);
+    pair_run(p);
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSH_FAILED, request), 0);
+    pair_serve(p, PREFILL, 1);
+    pair_run(p);
+    pair_expect(p, DECODE, "accepted");
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSH_FAILED, request), 0);
+    pair_run(p);
+    pair_expect(p, DECODE, "failed(local) returned");
+    pair_close(p);
+}
+
 static void a_flush_that_ends_after_the_cancel_is_nothing(void **state)
 {
     struct pair *p = open_flushing();
@@ -1002,6 +1042,46 @@ static void credit_goes_at_every_half_window(void **state)
         pair_run(p);
         assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_CREDIT], i / 3);
     }
+    pair_close(p);
+}
+
+/* Pages that were merged: one immediate for two pieces. The window is of pieces, and comes back whole. */
+static void merged_pieces_are_credited_as_what_they_count(void **state)
+{
+    struct hlg_prefill_config config;
+
+    (void)state;
+    pair_config(&config);
+    config.limits.window_pieces = 4;
+    struct pair *p = pair_simple(&config);
+    for (uint32_t i = 0; i < 4; i++) {
+        hlg_handle request = submit(p, &simple_ask);
+        pair_run(p);
+        p->hold_landing = true;
+        pair_serve(p, PREFILL, i + 1);
+        pair_run(p);
+        for (uint32_t landed = 0; landed < PIECES;) {
+            struct pair_write *w = pair_oldest(p);
+            assert_non_null(w); /* or the window ran dry */
+            const uint32_t pieces = hlg_min_u32(2, w->taken - w->landed);
+            const struct hlg_event event = {.kind = HLG_EVENT_IMM,
+                                            .imm = {.imm = w->write.imm | (pieces - 1),
+                                                    .pieces = pieces,
+                                                    .immediates = 1,
+                                                    .lane = w->write.target_lane,
+                                                    .rail = w->write.target_rail,
+                                                    .domain = w->domain}};
+            w->landed += pieces;
+            w->used = w->landed < w->taken;
+            landed += pieces;
+            assert_int_equal(pair_feed(p, DECODE, &event), 0);
+            pair_run(p);
+        }
+        pair_expect(p, DECODE, "accepted ready");
+        assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), 0);
+        pair_run(p);
+    }
+    assert_true(p->sides[DECODE].sent[HLG_MESSAGE_CREDIT] > 0);
     pair_close(p);
 }
 
@@ -1338,7 +1418,10 @@ int main(void)
         cmocka_unit_test(ready_waits_for_the_flush),
         cmocka_unit_test(a_request_cancelled_while_flushing_is_not_ready_later),
         cmocka_unit_test(a_flush_that_ends_after_the_cancel_is_nothing),
+        cmocka_unit_test(pages_of_a_cancelled_request_wait_for_its_flush),
+        cmocka_unit_test(a_flush_that_fails_fails_the_request),
         cmocka_unit_test(credit_goes_at_every_half_window),
+        cmocka_unit_test(merged_pieces_are_credited_as_what_they_count),
         cmocka_unit_test(late_immediates_are_credited_to_their_own_peer),
         cmocka_unit_test(a_limit_that_is_reached_is_answered_and_recovers),
         cmocka_unit_test(poisoned_slots_leave_the_rest_to_work_with),

@@ -106,7 +106,8 @@ static void nothing_is_duplicated_towards_a_stranger(void **state)
     fabric = hlg_loop_fabric(net.loop, 2);
     assert_int_equal(fabric->open(fabric, 0, 0, &stranger), 0);
     assert_int_equal(
-        stranger->ops->mem_register(stranger, net.ends[2].memory, sizeof(net.ends[2].memory), &mem),
+        stranger->ops->mem_register(
+            stranger, &HLG_MEM_HOST(net.ends[2].memory, sizeof(net.ends[2].memory)), &mem),
         0);
     assert_int_equal(stranger->ops->mem_export(stranger, mem, &net.ends[2].exported), 0);
     const int bytes = stranger->ops->address(stranger, address, sizeof(address));

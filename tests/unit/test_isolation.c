@@ -117,7 +117,7 @@ static void open_node(struct world *w, uint32_t index)
     assert_true(count > 0);
     n->memory = calloc(bytes, 1);
     assert_non_null(n->memory);
-    struct hlg_pump_region region = {.base = n->memory, .bytes = bytes};
+    struct hlg_pump_region region = {.memory = HLG_MEM_HOST(n->memory, bytes)};
     struct hlg_pump_config config = {.role = index == 0 ? HLG_ROLE_PREFILL : HLG_ROLE_DECODE,
                                      .fabric = hlg_loop_fabric(w->loop, index),
                                      .notice = take_notice,

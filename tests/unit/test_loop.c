@@ -63,7 +63,8 @@ static void open_end(struct net *n, uint32_t node)
     struct end *e = &n->ends[node];
 
     assert_int_equal(fabric->open(fabric, 0, 0, &e->t), 0);
-    assert_int_equal(e->t->ops->mem_register(e->t, e->memory, sizeof(e->memory), &e->mem), 0);
+    assert_int_equal(
+        e->t->ops->mem_register(e->t, &HLG_MEM_HOST(e->memory, sizeof(e->memory)), &e->mem), 0);
     assert_int_equal(e->t->ops->mem_export(e->t, e->mem, &e->exported), 0);
 }
 
@@ -615,6 +616,101 @@ static void writes_outlive_their_closed_peer(void **state)
     assert_int_equal(n.ends[0].done[0], 8);
     assert_int_equal(n.ends[1].pieces, 8);
     drop_net(&n);
+}
+
+/* A node that acknowledges: the source's page is the engine's again at DONE, before its bytes land. */
+static void acknowledged_writes_complete_before_they_land(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct hlg_loop_config config = plain_config(seed);
+        struct hlg_transport_caps caps;
+        uint32_t early = 0;
+        struct net n;
+
+        config.acknowledged = true;
+        config.faults.duplicate_ppm = 300000;
+        make_net(&n, &config);
+        n.ends[0].t->ops->query(n.ends[0].t, &caps);
+        assert_false(caps.placed);
+        for (uint32_t page = 0; page < PAGES; page++) {
+            struct hlg_paged_write w = make_write(&n, 0, 1, page, page + 1);
+            w.piece_begin = page;
+            assert_int_equal(post(&n, 0, &w), 1);
+        }
+        do {
+            poll_all(&n);
+            for (uint32_t page = 0; page < PAGES; page++) {
+                uint8_t *bytes = n.ends[0].memory + page * PAGE_BYTES;
+                if (n.ends[0].done[page] == 1 && bytes[0] != 0xee) {
+                    early += n.ends[1].memory[page * PAGE_BYTES] != (uint8_t)(page + 100);
+                    memset(bytes, 0xee, PAGE_BYTES);
+                }
+            }
+        } while (hlg_loop_step(n.loop) != 0);
+        poll_all(&n);
+        for (uint32_t page = 0; page < PAGES; page++) {
+            expect_page(&n, 1, page, 0);
+            assert_int_equal(n.ends[0].done[page], 1);
+        }
+        assert_int_equal(n.ends[1].pieces, PAGES);
+        assert_true(early > 0 && stats_of(&n).acknowledged >= early);
+        assert_int_equal(hlg_loop_check(n.loop), 0);
+        drop_net(&n);
+    }
+}
+
+/* What was acknowledged lands though its source is closed and freed; not where its target is. */
+static void acknowledged_bytes_outlive_their_source_alone(void **state)
+{
+    uint32_t outlived = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 200; seed++) {
+        struct hlg_loop_config config = plain_config(seed);
+        const bool target = seed % 2 == 0;
+        struct net n;
+
+        config.acknowledged = true;
+        make_net(&n, &config);
+        struct hlg_paged_write w = make_write(&n, 0, 1, 1, 1);
+        assert_int_equal(post(&n, 0, &w), 1);
+        while (n.ends[0].done[1] == 0 && hlg_loop_step(n.loop) != 0) {
+            poll_end(&n, 0);
+        }
+        const uint32_t before = n.landings;
+        struct end *closed = &n.ends[target ? 1 : 0];
+        assert_int_equal(closed->t->ops->close(closed->t), 0);
+        closed->t->ops->free(closed->t);
+        closed->t = NULL;
+        while (hlg_loop_step(n.loop) != 0) {
+        }
+        assert_int_equal(n.landings, target ? before : 1);
+        outlived += !target && before == 0;
+        assert_int_equal(hlg_loop_check(n.loop), 0);
+        hlg_loop_destroy(n.loop);
+    }
+    assert_true(outlived > 0);
+}
+
+static void a_bad_key_is_not_acknowledged(void **state)
+{
+    (void)state;
+    for (uint64_t seed = 1; seed <= 50; seed++) {
+        struct hlg_loop_config config = plain_config(seed);
+        struct net n;
+
+        config.acknowledged = true;
+        make_net(&n, &config);
+        struct hlg_paged_write w = make_write(&n, 0, 1, 1, PAGES);
+        w.remote_key ^= 1;
+        assert_int_equal(post(&n, 0, &w), PAGES);
+        run_dry(&n);
+        assert_int_equal(n.ends[0].failed[1], PAGES);
+        assert_int_equal(n.ends[0].status[1], -HLG_EIO);
+        assert_int_equal(n.landings, 0);
+        drop_net(&n);
+    }
 }
 
 static void weights_are_summed_and_marks_kept_apart(void **state)
@@ -1175,6 +1271,9 @@ int main(void)
         cmocka_unit_test(a_reopened_endpoint_is_another),
         cmocka_unit_test(a_successor_at_the_same_address_goes_by_keys),
         cmocka_unit_test(writes_outlive_their_closed_peer),
+        cmocka_unit_test(acknowledged_writes_complete_before_they_land),
+        cmocka_unit_test(acknowledged_bytes_outlive_their_source_alone),
+        cmocka_unit_test(a_bad_key_is_not_acknowledged),
         cmocka_unit_test(weights_are_summed_and_marks_kept_apart),
         cmocka_unit_test(immediates_wait_for_a_full_queue),
         cmocka_unit_test(a_refused_peer_holds_up_no_other),

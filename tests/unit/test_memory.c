@@ -18,20 +18,39 @@
 
 #define BYTES 10000u
 
+static const struct hlg_memory_site host = {.kind = HLG_MEMORY_HOST};
+
+/* The rank's header, of so many bytes. */
+static struct hlg_fd_header header_of(uint64_t bytes)
+{
+    return (struct hlg_fd_header){.kind = HLG_MEMORY_HOST, .bytes = bytes};
+}
+
+static int import(int fd, uint64_t bytes, struct hlg_memory **memory)
+{
+    const struct hlg_fd_header header = header_of(bytes);
+    char error[256] = "";
+    const int code = hlg_memory_import(fd, &header, memory, error, sizeof error);
+
+    assert_true((code != 0) == (error[0] != '\0'));
+    return code;
+}
+
 /* The rank's process: makes memory, fills it, sends it, waits for the leader's answer in it. */
 static int rank_main(int socket)
 {
     struct hlg_memory *memory = NULL;
     char go = 0;
 
-    if (hlg_memory_create(BYTES, &memory) != 0) {
+    if (hlg_memory_create(&host, BYTES, &memory, NULL, 0) != 0) {
         return 1;
     }
     uint8_t *bytes = hlg_memory_base(memory);
     memset(bytes, 0x5a, BYTES);
-    int fd = hlg_memory_export(memory);
-    struct hlg_fd_header header = {
-        .kind = HLG_MEMORY_HOST, .lane = 3, .region = 2, .bytes = hlg_memory_bytes(memory)};
+    struct hlg_fd_header header;
+    int fd = hlg_memory_export(memory, &header, NULL, 0);
+    header.lane = 3;
+    header.region = 2;
     if (fd < 0 || hlg_fd_send(socket, &header, fd) != 0) {
         return 2;
     }
@@ -68,7 +87,7 @@ static void two_processes_see_the_same_bytes(void **state)
     assert_int_equal(header.region, 2);
     assert_int_equal(header.bytes, BYTES);
     assert_true((fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
-    assert_int_equal(hlg_memory_import(fd, header.bytes, &memory), 0);
+    assert_int_equal(import(fd, header.bytes, &memory), 0);
     assert_int_not_equal(ftruncate(fd, 1), 0);
     close(fd);
     assert_int_equal(hlg_memory_kind(memory), HLG_MEMORY_HOST);
@@ -93,15 +112,15 @@ static void memory_that_could_shrink_is_sealed_or_refused(void **state)
 
     (void)state;
     assert_int_equal(ftruncate(fd, BYTES), 0);
-    assert_int_equal(hlg_memory_import(fd, BYTES + 1, &memory), -HLG_EINVAL);
-    assert_int_equal(hlg_memory_import(fd, BYTES, &memory), 0);
+    assert_int_equal(import(fd, BYTES + 1, &memory), -HLG_EINVAL);
+    assert_int_equal(import(fd, BYTES, &memory), 0);
     assert_int_not_equal(ftruncate(fd, 1), 0);
     hlg_memory_release(memory);
     close(fd);
 
     fd = memfd_create("test", 0); /* takes no seals */
     assert_int_equal(ftruncate(fd, BYTES), 0);
-    assert_int_equal(hlg_memory_import(fd, BYTES, &memory), -HLG_EINVAL);
+    assert_int_equal(import(fd, BYTES, &memory), -HLG_EINVAL);
     close(fd);
 }
 
@@ -112,10 +131,10 @@ static void what_is_no_memory_is_refused(void **state)
 
     (void)state;
     assert_int_equal(pipe(fds), 0);
-    assert_int_equal(hlg_memory_import(fds[0], BYTES, &memory), -HLG_EINVAL);
-    assert_int_equal(hlg_memory_import(-1, BYTES, &memory), -HLG_EINVAL);
-    assert_int_equal(hlg_memory_create(0, &memory), -HLG_EINVAL);
-    assert_int_equal(hlg_memory_create(UINT64_MAX, &memory), -HLG_EINVAL);
+    assert_int_equal(import(fds[0], BYTES, &memory), -HLG_EINVAL);
+    assert_int_equal(import(-1, BYTES, &memory), -HLG_EINVAL);
+    assert_int_equal(hlg_memory_create(&host, 0, &memory, NULL, 0), -HLG_EINVAL);
+    assert_int_equal(hlg_memory_create(&host, UINT64_MAX, &memory, NULL, 0), -HLG_EINVAL);
     close(fds[0]);
     close(fds[1]);
 }

@@ -6,6 +6,8 @@
 #define _GNU_SOURCE /* sigaction, MAP_ANONYMOUS */
 #include "../support/duo.h"
 
+#include <halage/placement.h>
+
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -230,7 +232,7 @@ static void the_end_of_a_forward_leaves_other_pools_watched(void **state)
     assert_true(hlg_places_linear(&config.layout, 0, NULL, 0, &bytes) > 0);
     for (uint32_t i = 0; i < 2; i++) {
         memory[i] = calloc(bytes, 1);
-        assert_int_equal(hlg_messenger_region_add(m, i, memory[i], bytes), 0);
+        assert_int_equal(hlg_messenger_region_add(m, i, &HLG_MEM_HOST(memory[i], bytes)), 0);
         assert_int_equal(hlg_messenger_counter_watch(m, i, &counters[i]), 0);
     }
     assert_int_equal(hlg_messenger_places_linear(m), 0);
@@ -384,6 +386,37 @@ static void a_port_in_use_is_said_at_create(void **state)
     assert_non_null(strstr(duo->error, listen_on));
     assert_null(other.messenger);
     duo_close_side(&other);
+}
+
+/* Cores that may not be used, or a list that is none, are said before anything is made; and who creates a messenger
+ * that is placed is not moved by it. */
+static void cores_that_there_are_not_are_said_at_create(void **state)
+{
+    struct duo *duo = *state;
+    struct duo_side other = {0};
+    struct hlg_messenger_config config;
+    struct hlg_placement before;
+    struct hlg_placement after;
+
+    assert_int_equal(hlg_placement_read(&before), 0);
+    duo_config(&other, HLG_ROLE_DECODE, &config);
+    config.cores = "1023";
+    assert_int_equal(duo_open_side(duo, &other, &config), -HLG_EINVAL);
+    assert_non_null(strstr(duo->error, "cores '1023': this process may use only "));
+    config.cores = "0-";
+    assert_int_equal(duo_open_side(duo, &other, &config), -HLG_EINVAL);
+    assert_non_null(strstr(duo->error, "cores '0-': write a list as 0-3,8"));
+    assert_null(other.messenger);
+    duo_close_side(&other);
+
+    duo_config(&other, HLG_ROLE_DECODE, &config);
+    config.cores = before.cores;
+    config.numa = 0;
+    assert_int_equal(duo_open_side(duo, &other, &config), 0);
+    duo_close_side(&other);
+    assert_int_equal(hlg_placement_read(&after), 0);
+    assert_string_equal(after.cores, before.cores);
+    assert_int_equal(after.numa, before.numa);
 }
 
 static void nobody_there_is_said_in_words(void **state)
@@ -920,6 +953,7 @@ int main(void)
         EMPTY_TEST(other_layer_counts_refuse_each_other),
         EMPTY_TEST(other_models_refuse_each_other),
         DUO_TEST(a_port_in_use_is_said_at_create),
+        DUO_TEST(cores_that_there_are_not_are_said_at_create),
         EMPTY_TEST(nobody_there_is_said_in_words),
         DUO_TEST(a_forked_child_is_refused),
         DUO_TEST(garbage_ends_its_own_session_only),

@@ -107,7 +107,7 @@ static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
     for (uint64_t i = 0; role == HLG_ROLE_PREFILL && i < n->bytes; i++) {
         n->memory[i] = (uint8_t)(i * 131 + i / 256 + index);
     }
-    struct hlg_pump_region region = {.lane = 0, .base = n->memory, .bytes = n->bytes};
+    struct hlg_pump_region region = {.lane = 0, .memory = HLG_MEM_HOST(n->memory, n->bytes)};
     config.regions = &region;
     config.region_count = 1;
     config.places = places;
@@ -867,7 +867,7 @@ static void what_cannot_work_is_refused_at_create(void **state)
     make_limits(&limits);
     int count = hlg_places_linear(&layout, 0, places, PLACES_MAX, &bytes);
     uint8_t *memory = calloc(bytes, 1);
-    struct hlg_pump_region region = {.base = memory, .bytes = bytes - 1};
+    struct hlg_pump_region region = {.memory = HLG_MEM_HOST(memory, bytes - 1)};
     struct hlg_pump_config config = {
         .role = HLG_ROLE_DECODE,
         .decode = {.limits = limits, .layout = layout, .rails = 1, .node = 1, .incarnation = 1},
@@ -879,7 +879,7 @@ static void what_cannot_work_is_refused_at_create(void **state)
         .notice = take_notice};
     assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), -HLG_EINVAL);
     assert_true(strlen(error) > 0);
-    region.bytes = bytes;
+    region.memory.bytes = bytes;
     config.place_count--;
     assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), -HLG_EINVAL);
     config.place_count++;
@@ -890,6 +890,57 @@ static void what_cannot_work_is_refused_at_create(void **state)
     config.decode.limits.message_bytes_max = MESSAGE_MAX;
     assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), 0);
     hlg_pump_destroy(pump);
+    free(memory);
+}
+
+/* A transport may take less at once than a page has, a staged one a slot: said at the start, not by each write. */
+static void pieces_longer_than_the_fabric_takes_are_refused_at_create(void **state)
+{
+    const struct hlg_layout layout = make_layout();
+    struct hlg_place places[PLACES_MAX];
+    struct hlg_loop_config loop_config;
+    struct hlg_pump *pump = NULL;
+    struct hlg_loop *loop = NULL;
+    struct hlg_limits limits;
+    uint64_t bytes = 0;
+    char error[256] = "";
+
+    (void)state;
+    make_limits(&limits);
+    hlg_loop_config_default(&loop_config);
+    loop_config.nodes = 1;
+    for (uint32_t g = 0; g < layout.group_count; g++) {
+        loop_config.piece_bytes_max = hlg_max_u64(g == 0 ? 0 : loop_config.piece_bytes_max,
+                                                  hlg_layout_page_bytes(&layout, g));
+    }
+    const uint32_t longest = (uint32_t)loop_config.piece_bytes_max;
+    const int count = hlg_places_linear(&layout, 0, places, PLACES_MAX, &bytes);
+    uint8_t *memory = calloc(bytes, 1);
+    assert_non_null(memory);
+    const struct hlg_pump_region region = {.memory = HLG_MEM_HOST(memory, bytes)};
+    struct hlg_pump_config config = {
+        .role = HLG_ROLE_PREFILL,
+        .prefill = {.limits = limits, .layout = layout, .rails = 1, .node = 1, .incarnation = 1},
+        .regions = &region,
+        .region_count = 1,
+        .places = places,
+        .place_count = (uint32_t)count,
+        .notice = take_notice};
+    for (uint32_t less = 0; less < 2; less++) {
+        loop_config.piece_bytes_max = longest - less;
+        assert_int_equal(hlg_loop_create(&loop_config, &loop), 0);
+        config.fabric = hlg_loop_fabric(loop, 0);
+        config.prefill.layout.piece_bytes_max = layout.piece_bytes_max;
+        assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error),
+                         less == 0 ? 0 : -HLG_EINVAL);
+        if (less == 1) {
+            assert_non_null(strstr(error, "lower the layout's piece_bytes_max"));
+            config.prefill.layout.piece_bytes_max = longest - 1;
+            assert_int_equal(hlg_pump_create(&config, &pump, error, sizeof error), 0);
+        }
+        hlg_pump_destroy(pump);
+        hlg_loop_destroy(loop);
+    }
     free(memory);
 }
 
@@ -911,6 +962,7 @@ int main(void)
         WORLD_TEST(limits_of_time_may_be_endless),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(what_cannot_work_is_refused_at_create),
+        cmocka_unit_test(pieces_longer_than_the_fabric_takes_are_refused_at_create),
         WORLD_TEST(all_layers_but_the_last_leave_early),
     };
 

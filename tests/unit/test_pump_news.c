@@ -97,7 +97,7 @@ static void node_open(struct world *w, uint32_t index, uint64_t incarnation)
     for (uint64_t i = 0; index == 0 && i < n->bytes; i++) {
         n->memory[i] = (uint8_t)(i * 131 + i / 256 + 1);
     }
-    region = (struct hlg_pump_region){.base = n->memory, .bytes = n->bytes};
+    region = (struct hlg_pump_region){.memory = HLG_MEM_HOST(n->memory, n->bytes)};
     hlg_limits_default(&limits);
     limits.peers_max = 2;
     limits.requests_max = 16;

@@ -78,7 +78,7 @@ static int set_up(void **state)
                                      .numbers = b->numbers};
     for (uint32_t lane = 0; lane < LANES; lane++) {
         b->regions[lane] = (struct hlg_pump_region){
-            .lane = lane, .base = b->memory[lane], .bytes = PAGES * PAGE_BYTES};
+            .lane = lane, .memory = HLG_MEM_HOST(b->memory[lane], PAGES * PAGE_BYTES)};
         /* by (lane, group, layer, plane), of which layer 1 is the context's */
         b->places[2 * lane] =
             (struct pump_place){.region = lane, .stride = PAGE_BYTES, .room = PAGES * PAGE_BYTES};

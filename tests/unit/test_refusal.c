@@ -127,10 +127,10 @@ static void errors_and_limits_are_filled_in(void **state)
     (void)state;
 
     assert_string_equal(hlg_error_text(0), "no error");
-    for (int error = HLG_EINVAL; error <= HLG_EFORK; error++) {
+    for (int error = HLG_EINVAL; error <= HLG_EUNSUPPORTED; error++) {
         assert_string_not_equal(hlg_error_text(-error), "unknown error");
     }
-    assert_string_equal(hlg_error_text(-HLG_EFORK - 1), "unknown error");
+    assert_string_equal(hlg_error_text(-HLG_EUNSUPPORTED - 1), "unknown error");
     assert_string_equal(hlg_error_text(1), "unknown error");
     hlg_limits_default(&limits);
     assert_true(limits.requests_max <= 65535);

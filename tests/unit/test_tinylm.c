@@ -814,6 +814,66 @@ static void malformed_batches_are_refused(void **state)
     oracle_close(&oracle);
 }
 
+/* What a mirror is asked, in order; it fails at call `fail_at`, from 1. */
+struct mirror_log {
+    const struct cut *cut;
+    uint32_t calls;
+    uint32_t fail_at;
+};
+
+/* Fetch and store take turns; each comes before the tick that it is for. */
+static int mirror_call(struct mirror_log *log, uint32_t layer, uint32_t call)
+{
+    assert_int_equal(log->calls, call);
+    assert_true((atomic_load(&log->cut->board->word) & 0xFF) <= layer);
+    log->calls++;
+    return log->calls == log->fail_at ? -1 : 0;
+}
+
+static int mirror_fetch(void *context, const struct tlm_batch *batch, uint32_t layer)
+{
+    assert_int_equal(batch->sequence_count, 1);
+    return mirror_call(context, layer, 2 * layer);
+}
+
+static int mirror_store(void *context, const struct tlm_batch *batch, uint32_t layer)
+{
+    const struct mirror_log *log = context;
+
+    assert_int_equal(batch->sequence_count, 1);
+    return mirror_call(context, layer, 2 * layer + (layer < log->cut->config.layers));
+}
+
+/* Each turn of it fails once: no tick says that what was not stored is there, and nobody waits. */
+static void a_mirror_is_asked_before_each_tick(void **state)
+{
+    static struct oracle oracle;
+    static struct cut cut;
+    struct tlm_config config;
+
+    (void)state;
+    tlm_config_default(TLM_GQA, 2, 111, &config);
+    oracle_open(&oracle, &config);
+    for (uint32_t fail_at = 0; fail_at <= 2 * config.layers + 1; fail_at++) {
+        cut_open(&cut, &oracle, &config, 1, WHOLE);
+        struct tlm_rank *rank = rank_open(&cut, 0);
+        struct mirror_log log = {.cut = &cut, .fail_at = fail_at};
+        const struct tlm_mirror mirror = {mirror_fetch, mirror_store, &log};
+        const struct tlm_sequence sequence = {cut.tables[0], oracle.prompts[0], 1, 0, 16};
+        const struct tlm_batch batch = {&sequence, &cut.board->word, 1, 5};
+
+        tlm_rank_mirror(rank, &mirror);
+        assert_int_equal(tlm_forward(rank, &batch, NULL), fail_at == 0 ? 0 : TLM_E_MIRROR);
+        assert_int_equal(tlm_group_aborted(cut.group), fail_at != 0);
+        assert_int_equal(log.calls, fail_at == 0 ? 2 * config.layers + 1 : fail_at);
+        const uint32_t ticked = fail_at == 0 ? config.layers + 1 : (fail_at - 1) / 2;
+        assert_int_equal(atomic_load(&cut.board->word), 5U << 8 | ticked);
+        free(rank);
+        cut_close(&cut);
+    }
+    oracle_close(&oracle);
+}
+
 static void wrong_memory_is_refused(void **state)
 {
     struct tlm_config config;
@@ -886,6 +946,7 @@ int main(void)
         cmocka_unit_test(replicated_heads_follow_the_ranks),
         cmocka_unit_test(wrong_memory_is_refused),
         cmocka_unit_test(malformed_batches_are_refused),
+        cmocka_unit_test(a_mirror_is_asked_before_each_tick),
         cmocka_unit_test(page_build_agrees_with_compare),
         cmocka_unit_test(one_wrong_element_changes_the_logits),
         cmocka_unit_test(odd_sizes_are_bit_identical),

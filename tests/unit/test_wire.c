@@ -226,7 +226,7 @@ static void random_answer(struct bench *b, uint32_t kind, struct hlg_answer *ans
     answer->session = kind == HLG_MESSAGE_CANCEL ? hlg_rng_next(&b->rng) : 0;
     answer->pieces = reject || kind == HLG_MESSAGE_CANCEL ? 0 : hlg_rng_next(&b->rng);
     answer->reason = reject || kind == HLG_MESSAGE_FAILED ? below(b, HLG_REASON_PREEMPTED + 1) : 0;
-    answer->marks = kind == HLG_MESSAGE_FENCED ? any_u32(b) : 0;
+    answer->await = kind == HLG_MESSAGE_FENCED ? any_u32(b) % 3 : 0;
     answer->retry_after_ns = reject ? hlg_rng_next(&b->rng) : 0;
 }
 
@@ -538,6 +538,28 @@ static void a_value_out_of_range_is_refused(void **state)
     }
 }
 
+/* What FENCED awaits is one of three things; other answers have nothing to say there. */
+static void what_an_answer_awaits_is_checked(void **state)
+{
+    struct bench *b = *state;
+    enum {
+        AT_AWAIT = 8 + 36
+    };
+
+    for (uint32_t kind = HLG_MESSAGE_ACCEPT; kind <= HLG_MESSAGE_FAILED; kind++) {
+        struct hlg_message m = {.kind = kind, .answer = {.number = 1}};
+        struct hlg_message got;
+        const uint64_t bytes = encode(b, &m);
+
+        for (uint32_t await = 0; await <= HLG_AWAIT_ALL + 1; await++) {
+            const bool good = await <= (kind == HLG_MESSAGE_FENCED ? (uint32_t)HLG_AWAIT_ALL : 0u);
+            put_u32_at(b->frame, AT_AWAIT, await);
+            assert_int_equal(decode_exact(b, b->frame, bytes, &got), good ? 0 : -HLG_EPROTO);
+            assert_true(!good || got.answer.await == await);
+        }
+    }
+}
+
 /* Sixteen bytes that claim four billion pages cost nothing. */
 static void hostile_lengths_write_nothing(void **state)
 {
@@ -657,7 +679,7 @@ static void example_answer(uint32_t kind, struct hlg_answer *answer)
     answer->reason = kind == HLG_MESSAGE_REJECT   ? (uint32_t)HLG_REASON_REJECTED
                      : kind == HLG_MESSAGE_FAILED ? (uint32_t)HLG_REASON_PREEMPTED
                                                   : 0;
-    answer->marks = kind == HLG_MESSAGE_FENCED ? 2 : 0;
+    answer->await = kind == HLG_MESSAGE_FENCED ? HLG_AWAIT_PIECES : 0;
     answer->retry_after_ns = kind == HLG_MESSAGE_REJECT ? HLG_NS_PER_MS : 0;
 }
 
@@ -865,6 +887,7 @@ int main(void)
         cmocka_unit_test(frames_cut_short_are_refused),
         cmocka_unit_test(a_changed_byte_is_refused_or_means_what_it_says),
         cmocka_unit_test(a_value_out_of_range_is_refused),
+        cmocka_unit_test(what_an_answer_awaits_is_checked),
         cmocka_unit_test(hostile_lengths_write_nothing),
         cmocka_unit_test(counts_beyond_the_body_write_nothing),
         cmocka_unit_test(runs_have_one_encoding),

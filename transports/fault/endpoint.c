@@ -62,7 +62,7 @@ static void take_late(struct endpoint *e)
 
     e->late = bytes != 0 ? calloc(bytes, 1) : NULL;
     if (e->late != NULL &&
-        e->below->ops->mem_register(e->below, e->late, bytes, &e->late_mem) != 0) {
+        e->below->ops->mem_register(e->below, &HLG_MEM_HOST(e->late, bytes), &e->late_mem) != 0) {
         free(e->late);
         e->late = NULL;
     }
@@ -197,12 +197,12 @@ static int peer_close(struct hlg_transport *t, uint32_t row)
     return 0;
 }
 
-static int mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int mem_register(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem)
 {
     struct endpoint *e = endpoint_of(t);
 
     fault_tick(e->fault);
-    return e->state == ENDPOINT_OPEN ? e->below->ops->mem_register(e->below, base, bytes, mem)
+    return e->state == ENDPOINT_OPEN ? e->below->ops->mem_register(e->below, region, mem)
                                      : -HLG_ESTATE;
 }
 

@@ -137,6 +137,14 @@ void hlg_fault_destroy(struct hlg_fault *f)
     free(f);
 }
 
+static int fabric_prepare(struct hlg_fabric *fabric, const struct hlg_mem_region *region,
+                          char *error, size_t error_bytes)
+{
+    struct hlg_fabric *below = ((struct node *)(void *)fabric)->below;
+
+    return below->prepare(below, region, error, error_bytes);
+}
+
 int hlg_fault_fabric(struct hlg_fault *f, uint32_t index, struct hlg_fabric *below,
                      struct hlg_fabric **out)
 {
@@ -147,6 +155,8 @@ int hlg_fault_fabric(struct hlg_fault *f, uint32_t index, struct hlg_fabric *bel
 
     node->below = below;
     node->fabric.rails = below->rails;
+    node->fabric.prepare = below->prepare != NULL ? fabric_prepare : NULL;
+    node->fabric.flusher = below->flusher; /* copies within a node meet no faults */
     if (!f->begun) {
         f->began = below->now(below);
         f->begun = true;

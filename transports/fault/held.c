@@ -41,7 +41,7 @@ int64_t fault_flight_post(struct endpoint *e, struct peer *peer, const struct hl
 
     below.op = index;
     below.peer = peer->below;
-    below.imm = kind == FLIGHT_SHADOW ? FAULT_IMM_SHADOW : w->imm;
+    below.imm = kind == FLIGHT_SHADOW ? FAULT_IMM_SHADOW | (w->imm & 15u) : w->imm;
     const int64_t taken = e->below->ops->write(e->below, &below);
     if (taken <= 0) {
         return taken;

@@ -12,7 +12,7 @@
 #include "driver/rng.h"
 #include "halage/transport/fault.h"
 
-/* Slots are below 65535, so that no request has this immediate. */
+/* Slots are below 65535, so that no request has this immediate. The weight is of what is shadowed. */
 #define FAULT_IMM_SHADOW 0xfffffff0u
 
 #define LATE_SLOTS 16u /* late pieces of one endpoint at a time */

@@ -87,7 +87,8 @@ static struct fate draw_fate(struct endpoint *e, const struct peer *peer,
     }
     fate.rule[HLG_FAULT_REORDER] = fault_rule_draw(e->fault, HLG_FAULT_REORDER, o);
     fate.rule[HLG_FAULT_DELAY] = fault_rule_draw(e->fault, HLG_FAULT_DELAY, o);
-    if (peer->node != HLG_NONE) {
+    /* The first placement must be over before the second, which has the immediate, begins. */
+    if (peer->node != HLG_NONE && e->caps.placed) {
         fate.rule[HLG_FAULT_DUPLICATE] = fault_rule_draw(e->fault, HLG_FAULT_DUPLICATE, o);
     }
     return fate;

@@ -35,7 +35,8 @@ void endpoint_query(const struct hlg_loop *loop, struct hlg_transport_caps *caps
     caps->pieces_max = loop->config.pieces_max;
     caps->cq_depth = loop->config.cq_depth;
     caps->piece_bytes_max = loop->config.piece_bytes_max;
-    caps->placed = true;
+    caps->merge_bytes_max = hlg_min_u64(loop->config.merge_bytes_max, loop->config.piece_bytes_max);
+    caps->placed = !loop->config.acknowledged;
     caps->pollable = false;
     caps->stall_ns = loop->config.stall_ns;
 }
@@ -183,7 +184,7 @@ static int peer_close(struct hlg_transport *t, uint32_t index)
     return 0;
 }
 
-static int mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int mem_register(struct hlg_transport *t, const struct hlg_mem_region *memory, hlg_mem *mem)
 {
     struct endpoint *e = endpoint_of(t);
     struct hlg_loop *loop = e->loop;
@@ -191,15 +192,18 @@ static int mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg
     if (e->state != ENDPOINT_OPEN) {
         return -HLG_ESTATE;
     }
-    if (base == NULL || bytes == 0 || bytes > UINT64_MAX / 4) {
+    if (memory->base == NULL || memory->bytes == 0 || memory->bytes > UINT64_MAX / 4) {
         return -HLG_EINVAL;
+    }
+    if (memory->kind != HLG_MEMORY_HOST) {
+        return -HLG_EUNSUPPORTED;
     }
     for (uint32_t index = 0; index < loop->config.regions_max; index++) {
         struct region *region = &e->regions[index];
 
         if (!region->live) {
-            region->base = base;
-            region->bytes = bytes;
+            region->base = memory->base;
+            region->bytes = memory->bytes;
             /* Any number that leaves room above it: peers must not take it for a pointer. */
             region->address = hlg_rng_next(&loop->rng) & 0x3ffffffffffff000u;
             region->key = hlg_rng_next(&loop->rng);

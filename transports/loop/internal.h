@@ -90,10 +90,10 @@ enum fate {
     FATE_DROP,
 };
 
-/* One piece of a write, from its posting until its DONE is reported and nothing of it is scheduled. */
-/* Longest piece that can land late; its bytes are kept in a copy, as in a target's socket. */
+/* Longest piece that can land after it was reported; its bytes are kept in a copy, as in a target's socket. */
 #define LATE_BYTES 256u
 
+/* One piece of a write, from its posting until its DONE is reported and nothing of it is scheduled. */
 struct piece {
     bool used;
     bool reported; /* in the source's ring of completions; nothing lands any more if by close */
@@ -103,6 +103,8 @@ struct piece {
     uint8_t fate;
     uint8_t landings; /* still to come */
     bool placed;      /* once at least */
+    bool early;       /* its DONE is scheduled beside its landing, and may come before it */
+    bool left;        /* acknowledged: the bytes are on the target's side, and land from the copy */
     bool late;        /* reported failed, yet on its way: lands from its own copy of the bytes */
     uint8_t scheduled;
     int32_t status;       /* of the completion, once known */

@@ -31,10 +31,20 @@ static void settle(struct hlg_loop *loop, struct piece *p)
     loop->piece_free_count++;
 }
 
-static void end_badly(struct hlg_loop *loop, struct piece *p, int32_t status)
+/* Its fate is known: let it be reported, if that is not so or on its way. */
+static void finish(struct hlg_loop *loop, struct piece *p, int32_t status)
 {
     p->status = status;
-    put(loop, p, loop_draw(loop, loop->config.done_ns), HLG_LOOP_DONE);
+    if (!p->early) {
+        put(loop, p, loop_draw(loop, loop->config.done_ns), HLG_LOOP_DONE);
+    }
+}
+
+static void end_badly(struct hlg_loop *loop, struct piece *p, int32_t status)
+{
+    p->lost = true;
+    finish(loop, p, status);
+    settle(loop, p);
 }
 
 /* Draw what becomes of a piece. Returns the delay of its landing. */
@@ -106,6 +116,11 @@ void piece_post(struct endpoint *e, const struct hlg_paged_write *w, uint32_t in
     } else if (p->fate != FATE_DROP) {
         put(loop, p, delay, HLG_LOOP_LAND);
     }
+    if (loop->config.acknowledged && p->fate == FATE_GOOD && p->bytes <= LATE_BYTES &&
+        hlg_rng_below(&loop->rng, 2) == 0) {
+        p->early = true;
+        put(loop, p, hlg_rng_between(&loop->rng, 0, delay), HLG_LOOP_DONE);
+    }
 }
 
 /* What a write to an endpoint that is not open ends in. */
@@ -152,7 +167,7 @@ static void place(struct hlg_loop *loop, struct piece *p, const struct endpoint 
         .target_rail = target->self.rail,
         .target_base = region->base,
         .target_offset = p->remote - region->address,
-        .source = p->late ? NULL : p->from,
+        .source = p->late || p->left ? NULL : p->from,
         .bytes = p->bytes,
         .imm = p->imm,
         .again = p->placed,
@@ -177,7 +192,7 @@ void piece_on_land(struct hlg_loop *loop, uint32_t index)
     const struct endpoint *target;
     const struct region *region;
 
-    HLG_ASSERT(p->used && p->scheduled == 1 && p->landings > 0);
+    HLG_ASSERT(p->used && p->scheduled <= 1u + p->early && p->landings > 0);
     p->scheduled--;
     p->lost = p->lost || loop->now > p->lands_until;
     if (p->lost) {
@@ -191,7 +206,7 @@ void piece_on_land(struct hlg_loop *loop, uint32_t index)
     }
     region = find_region(loop, target, p);
     loop->stats.old_keys += region == NULL;
-    if (region == NULL || (!p->late && !source_is_registered(loop, p))) {
+    if (region == NULL || (!p->late && !p->left && !source_is_registered(loop, p))) {
         end_badly(loop, p, -HLG_EIO);
         return;
     }
@@ -209,8 +224,7 @@ void piece_on_land(struct hlg_loop *loop, uint32_t index)
     if (p->fate != FATE_FAIL_WITHOUT_IMM) {
         put(loop, p, loop_draw(loop, loop->config.imm_ns), HLG_LOOP_IMM);
     }
-    p->status = p->fate == FATE_GOOD ? 0 : -HLG_EIO;
-    put(loop, p, loop_draw(loop, loop->config.done_ns), HLG_LOOP_DONE);
+    finish(loop, p, p->fate == FATE_GOOD ? 0 : -HLG_EIO);
 }
 
 void piece_on_imm(struct hlg_loop *loop, uint32_t index)
@@ -249,12 +263,36 @@ static bool leave_late(struct hlg_loop *loop, struct piece *p)
     return true;
 }
 
+/* What the target's side says of a piece that has not landed: it takes it, and lets it land by and by, or
+ * not. */
+static void acknowledge(struct hlg_loop *loop, struct piece *p)
+{
+    const struct endpoint *target = endpoint_find(loop, &p->target);
+
+    if (target == NULL || target->state != ENDPOINT_OPEN) {
+        p->status = gone_status(loop, p);
+    } else if (find_region(loop, target, p) == NULL || !source_is_registered(loop, p)) {
+        p->status = -HLG_EIO;
+    }
+    if (p->status != 0) {
+        p->lost = true;
+        return;
+    }
+    memcpy(p->copy, p->from, p->bytes);
+    p->from = p->copy;
+    p->left = true;
+    loop->stats.acknowledged++;
+}
+
 void piece_on_done(struct hlg_loop *loop, uint32_t index)
 {
     struct piece *p = &loop->pieces[index];
 
     HLG_ASSERT(p->used && p->scheduled > 0);
     p->scheduled--;
+    if (p->early && p->landings > 0 && p->status == 0 && !p->reported && !p->orphan) {
+        acknowledge(loop, p);
+    }
     if (!p->reported && !p->orphan) {
         endpoint_report(&loop->endpoints[p->source], p->op, p->status);
         p->reported = true;

@@ -20,12 +20,12 @@
 /* Ports that an endpoint tries from the one that was asked for on. */
 #define PORTS_MAX 1024u
 
-/* Providers segment longer messages themselves, or not at all (efa about 1 GB, rxe 8 MiB). */
-#define PIECE_BYTES_MAX (512ull << 20)
+/* Fewest immediates that a completion queue must have room for. */
+#define CQ_DEPTH_MIN 64u
 
 void ofi_log(const struct ofi_fabric *owner, const char *format, ...)
 {
-    char sentence[256];
+    char sentence[512];
     va_list arguments;
 
     if (owner->config.log == NULL) {
@@ -142,12 +142,52 @@ static uint64_t draw_key(const struct fi_info *info)
     return bytes >= sizeof key ? key : key & ((UINT64_C(1) << (8 * bytes)) - 1);
 }
 
-static int register_once(struct ofi_endpoint *e, void *base, uint64_t bytes, uint64_t key,
+/*
+ * Memory of a GPU, by its dma-buf where there is one and both the headers and the library know such
+ * (libfabric 1.20), else by its address, which needs a peer-memory module in the kernel. The device is
+ * named, or the provider would ask CUDA for it.
+ */
+static int register_gpu(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
+                        struct fid_mr **mr)
+{
+    const struct iovec range = {.iov_base = region->base, .iov_len = (size_t)region->bytes};
+    struct fi_mr_attr attr = {
+        .mr_iov = &range,
+        .iov_count = 1,
+        .access = FI_WRITE | FI_REMOTE_WRITE,
+        .requested_key = key,
+        .iface = FI_HMEM_CUDA,
+        .device = {.cuda = region->device},
+    };
+
+#ifdef FI_MR_DMABUF
+    const struct fi_mr_dmabuf dmabuf = {
+        .fd = region->dmabuf_fd,
+        .offset = region->dmabuf_offset,
+        .len = (size_t)region->bytes,
+        .base_addr = (uint8_t *)region->base - region->dmabuf_offset,
+    };
+    if (region->dmabuf_fd >= 0 && FI_VERSION_GE(fi_version(), FI_VERSION(1, 20))) {
+        attr.dmabuf = &dmabuf;
+        const int rc = fi_mr_regattr(e->domain, &attr, FI_MR_DMABUF, mr);
+        if (rc == 0 || (rc != -FI_EOPNOTSUPP && rc != -FI_ENOSYS)) {
+            return rc;
+        }
+        attr.mr_iov = &range;
+    }
+#endif
+    return fi_mr_regattr(e->domain, &attr, 0, mr);
+}
+
+static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
                          struct fid_mr **mr)
 {
     struct fid_mr *made = NULL;
 
-    int rc = fi_mr_reg(e->domain, base, bytes, FI_WRITE | FI_REMOTE_WRITE, 0, key, 0, &made, NULL);
+    int rc = region->kind == HLG_MEMORY_CUDA
+                 ? register_gpu(e, region, key, &made)
+                 : fi_mr_reg(e->domain, region->base, region->bytes, FI_WRITE | FI_REMOTE_WRITE, 0,
+                             key, 0, &made, NULL);
     if (rc != 0) {
         return rc;
     }
@@ -165,7 +205,8 @@ static int register_once(struct ofi_endpoint *e, void *base, uint64_t bytes, uin
     return 0;
 }
 
-static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t bytes, hlg_mem *mem)
+static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_region *region,
+                                 hlg_mem *mem)
 {
     struct ofi_endpoint *e = ofi_endpoint_of(t);
     struct fid_mr *mr = NULL;
@@ -175,8 +216,15 @@ static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t b
     if (e->closed) {
         return -HLG_ESTATE;
     }
-    if (base == NULL || bytes == 0) {
+    if (region->base == NULL || region->bytes == 0) {
         return -HLG_EINVAL;
+    }
+    if (region->kind != HLG_MEMORY_HOST && !e->caps.device_memory) {
+        ofi_log(e->owner,
+                "provider %s takes no memory of a GPU: stage it through host memory, or use a "
+                "libfabric built with CUDA",
+                e->owner->provider->name);
+        return -HLG_EUNSUPPORTED;
     }
     while (slot < e->owner->config.mems_max && e->mems[slot].mr != NULL) {
         slot++;
@@ -185,14 +233,20 @@ static int endpoint_mem_register(struct hlg_transport *t, void *base, uint64_t b
         return -HLG_ELIMIT;
     }
     for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
-        rc = register_once(e, base, bytes, draw_key(e->info), &mr);
+        rc = register_once(e, region, draw_key(e->info), &mr);
     }
     if (rc != 0) {
-        ofi_log(e->owner, "registration of %llu bytes failed: %s", (unsigned long long)bytes,
-                fi_strerror(-rc));
+        ofi_log(
+            e->owner, "registration of %llu bytes failed: %s%s", (unsigned long long)region->bytes,
+            fi_strerror(-rc),
+            region->kind == HLG_MEMORY_HOST
+                ? ""
+                : ": memory of a GPU needs dma-buf (Linux 5.12, libfabric 1.20, the open kernel "
+                  "modules) or the module nvidia-peermem; else stage it");
         return rc == -FI_ENOMEM ? -HLG_ENOMEM : -HLG_EIO;
     }
-    e->mems[slot] = (struct ofi_mem){.mr = mr, .base = base, .bytes = bytes, .key = fi_mr_key(mr)};
+    e->mems[slot] = (struct ofi_mem){
+        .mr = mr, .base = region->base, .bytes = region->bytes, .key = fi_mr_key(mr)};
     *mem = slot;
     return 0;
 }
@@ -232,16 +286,38 @@ static int close_fid(struct fid *fid)
     return fid != NULL ? fi_close(fid) : 0;
 }
 
-/* Close what is open, in the order that libfabric wants. Returns its first error. */
-static int close_fids(struct ofi_endpoint *e)
+static int close_mems(struct ofi_endpoint *e)
 {
-    int first = close_fid(e->ep != NULL ? &e->ep->fid : NULL);
+    int first = 0;
 
     for (uint32_t i = 0; e->mems != NULL && i < e->owner->config.mems_max; i++) {
         const int rc = close_fid(e->mems[i].mr != NULL ? &e->mems[i].mr->fid : NULL);
         first = first != 0 ? first : rc;
         e->mems[i].mr = NULL;
     }
+    return first;
+}
+
+/*
+ * Close what is open, in the order that libfabric wants. Returns its first error.
+ *
+ * verbs;ofi_rxm up to libfabric 2.6 follows freed memory when it closes a connection of which an
+ * immediate is still in its queue (rxm_close_conn() closes, then reads the queue, and posts the
+ * buffer again that the immediate took). So its registrations go first, after which no immediate can
+ * come any more but those of writes without bytes, and then the queue is emptied.
+ */
+static int close_fids(struct ofi_endpoint *e)
+{
+    int first = 0;
+
+    if (e->owner->provider->emptied_first && e->ep != NULL) {
+        first = close_mems(e);
+        ofi_empty_queue(e);
+    }
+    const int rc_ep = close_fid(e->ep != NULL ? &e->ep->fid : NULL);
+    first = first != 0 ? first : rc_ep;
+    const int rc_mems = close_mems(e);
+    first = first != 0 ? first : rc_mems;
     struct fid *const rest[] = {
         e->av != NULL ? &e->av->fid : NULL,
         e->cq != NULL ? &e->cq->fid : NULL,
@@ -292,6 +368,7 @@ static void endpoint_free(struct hlg_transport *t)
     free(e->pieces);
     free(e->peers);
     free(e->mems);
+    free(e->stash);
     free(e);
 }
 
@@ -312,20 +389,57 @@ static const struct hlg_transport_ops endpoint_ops = {
     .free = endpoint_free,
 };
 
+/* libfabric does not tell how deep a queue can be, nor whether it has a descriptor: it is asked for less
+ * until it says yes. Windows of immediates follow from the depth that the fabric's trial had, so that no later
+ * endpoint may have less: another device's, or one for which memory is short (I8). */
 static int open_cq(struct ofi_endpoint *e)
 {
-    struct fi_cq_attr attr = {
-        .size = (size_t)e->caps.pieces_max + e->caps.cq_depth,
-        .format = FI_CQ_FORMAT_DATA,
-        .wait_obj = FI_WAIT_FD,
-    };
+    const bool trial = e->owner->caps.cq_depth == 0;
+    const uint32_t first = trial ? e->caps.cq_depth : e->owner->caps.cq_depth;
+    const uint32_t last = trial ? hlg_min_u32(first, CQ_DEPTH_MIN) : first;
+    int rc = -FI_EINVAL;
 
-    if (fi_cq_open(e->domain, &attr, &e->cq, NULL) == 0) {
-        e->caps.pollable = true;
-        return 0;
+    for (uint32_t depth = first; depth >= last; depth /= 2) {
+        struct fi_cq_attr attr = {
+            .size = (size_t)e->caps.pieces_max + depth,
+            .format = FI_CQ_FORMAT_DATA,
+            .wait_obj = FI_WAIT_FD,
+        };
+        rc = fi_cq_open(e->domain, &attr, &e->cq, NULL);
+        if (rc != 0) {
+            attr.wait_obj = FI_WAIT_NONE;
+            rc = fi_cq_open(e->domain, &attr, &e->cq, NULL);
+        }
+        if (rc == 0) {
+            e->caps.pollable = attr.wait_obj == FI_WAIT_FD;
+            e->caps.cq_depth = depth;
+            return 0;
+        }
     }
-    attr.wait_obj = FI_WAIT_NONE;
-    return fi_cq_open(e->domain, &attr, &e->cq, NULL);
+    e->remedy = trial ? NULL
+                      : "the queue of the fabric's first endpoint could be had, and windows are as "
+                        "large: lower cq_depth, or raise the limit of locked memory";
+    return rc;
+}
+
+/* Enable the endpoint with the provider's options. Returns what failed, its error in *rc and what to do about it
+ * in e->remedy; NULL when all went well. */
+static const char *enable(struct ofi_endpoint *e, int *rc)
+{
+    const struct ofi_option *failed = ofi_options_set(e, rc);
+
+    if (failed == NULL) {
+        *rc = fi_enable(e->ep);
+        if (*rc != 0) {
+            return "fi_enable";
+        }
+        failed = ofi_options_check(e, rc);
+    }
+    if (failed == NULL) {
+        return NULL;
+    }
+    e->remedy = failed->remedy;
+    return failed->name;
 }
 
 /* Returns the libfabric call that failed, its error in *rc; NULL when all went well. */
@@ -353,10 +467,7 @@ static const char *open_fids(struct ofi_endpoint *e, int *rc)
         (*rc = fi_ep_bind(e->ep, &e->cq->fid, FI_TRANSMIT | FI_RECV)) != 0) {
         return "fi_ep_bind";
     }
-    if ((*rc = fi_enable(e->ep)) != 0) {
-        return "fi_enable";
-    }
-    return NULL;
+    return enable(e, rc);
 }
 
 /* Let the endpoint bind to a port. Returns whether its addresses have any. */
@@ -452,9 +563,13 @@ static void fill_caps(struct ofi_endpoint *e)
     caps->domains_max = e->owner->provider->domains_max;
     caps->pieces_max = tx < config->pieces_max ? hlg_u32(tx) : config->pieces_max;
     caps->cq_depth = config->cq_depth;
-    caps->piece_bytes_max = message < PIECE_BYTES_MAX ? message : PIECE_BYTES_MAX;
+    caps->piece_bytes_max = hlg_min_u64(message, e->owner->provider->piece_bytes_max);
+    caps->merge_bytes_max =
+        config->unmerged ? 0
+                         : hlg_min_u64(e->owner->provider->merge_bytes_max, caps->piece_bytes_max);
     caps->placed = e->owner->provider->placed;
     caps->stall_ns = config->stall_ns;
+    caps->device_memory = (e->info->caps & FI_HMEM) != 0;
 }
 
 static bool allocate(struct ofi_endpoint *e)
@@ -464,13 +579,15 @@ static bool allocate(struct ofi_endpoint *e)
     e->pieces = calloc(e->caps.pieces_max, sizeof *e->pieces);
     e->peers = calloc(config->peers_max, sizeof *e->peers);
     e->mems = calloc(config->mems_max, sizeof *e->mems);
-    if (e->pieces == NULL || e->peers == NULL || e->mems == NULL) {
+    e->stash = calloc(OFI_STASH, sizeof *e->stash);
+    if (e->pieces == NULL || e->peers == NULL || e->mems == NULL || e->stash == NULL) {
         return false;
     }
-    for (uint32_t i = 0; i < e->caps.pieces_max; i++) {
-        e->pieces[i].next_free = i + 1 < e->caps.pieces_max ? i + 1 : HLG_NONE;
+    e->pieces_bytes = e->caps.pieces_max * sizeof *e->pieces;
+    for (uint32_t i = e->caps.pieces_max; i > 0; i--) {
+        e->pieces[i - 1].next_free = e->free;
+        e->free = &e->pieces[i - 1];
     }
-    e->piece_free = 0;
     return true;
 }
 
@@ -498,8 +615,9 @@ int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info
     }
     failed = open_fids_at(e, port, &rc);
     if (failed != NULL) {
-        (void)snprintf(error, error_bytes, "provider %s: %s: %s", owner->provider->name, failed,
-                       fi_strerror(-rc));
+        (void)snprintf(error, error_bytes, "provider %s: %s: %s%s%s", owner->provider->name, failed,
+                       fi_strerror(-rc), e->remedy != NULL ? ": " : "",
+                       e->remedy != NULL ? e->remedy : "");
         rc = -HLG_EIO;
         goto fail;
     }

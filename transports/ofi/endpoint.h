@@ -18,12 +18,16 @@ enum ofi_piece_state {
 /* A write on its way. libfabric gets its address as the operation's context. */
 struct ofi_piece {
     struct fi_context2 provider; /* first: scratch of the provider until the completion */
-    hlg_op_id op;
-    uint32_t peer;
-    uint32_t next_free;
+    struct ofi_piece *next_free;
+    uint64_t owner; /* ofi_owner(): operation and peer, compared at once */
     uint32_t state; /* enum ofi_piece_state */
     int32_t status;
 };
+
+static inline uint64_t ofi_owner(hlg_op_id op, uint32_t peer)
+{
+    return (uint64_t)peer << 32 | op;
+}
 
 enum ofi_peer_state {
     OFI_PEER_FREE = 0,
@@ -49,11 +53,21 @@ struct ofi_mem {
     uint64_t key;
 };
 
+/* How many more reads of the completion queue have been worth while lately; see progress.c. */
+struct ofi_patience {
+    uint32_t reads;
+    uint32_t refused; /* times that none was allowed */
+};
+
+#define OFI_STASH 64u
+
 struct ofi_fabric {
     struct hlg_fabric fabric;
     const struct ofi_provider *provider;
     struct fi_info *infos; /* one entry a device */
     uint32_t info_count;
+    uint32_t
+        *picks; /* [config.lane_count][rails] device of each lane and rail; HLG_NONE: in turn */
     struct hlg_ofi_config config; /* defaults filled in; the strings are gone */
     struct hlg_transport_caps caps;
 };
@@ -71,13 +85,19 @@ struct ofi_endpoint {
     struct fid_cq *cq;
     struct fid_ep *ep;
     int wake_fd;
-    int epoll_fd; /* over wake_fd and the completion queue; -1: not pollable */
+    int epoll_fd;       /* over wake_fd and the completion queue; -1: not pollable */
+    const char *remedy; /* of what failed while it was opened; NULL: none is known */
     bool closed;
     bool stray_logged;
 
     struct ofi_piece *pieces; /* [caps.pieces_max] */
-    uint32_t piece_free;      /* first of the free ones, HLG_NONE */
+    size_t pieces_bytes;
+    struct ofi_piece *free; /* first of the free ones, NULL */
     uint32_t outstanding;
+    struct ofi_patience poll_patience;
+    struct ofi_patience write_patience;
+    struct hlg_transport_event *stash; /* [OFI_STASH] what write has reaped, for the next poll */
+    uint32_t stashed;
     uint32_t drain_next; /* after close: first piece not yet reported */
     uint32_t down_untold;
 
@@ -107,6 +127,9 @@ hlg_time ofi_now(struct hlg_transport *t);
 
 /* Read completions for the last time and mark every posted piece as over. */
 void ofi_settle_before_close(struct ofi_endpoint *e);
+
+/* Read the completion queue until nothing more comes, and forget what comes. */
+void ofi_empty_queue(struct ofi_endpoint *e);
 
 /* Give the address back once the peer is closed and nothing is under way to it. */
 void ofi_peer_forget(struct ofi_endpoint *e, struct ofi_peer *peer);

@@ -1,12 +1,13 @@
 #define _GNU_SOURCE
-#include <arpa/inet.h>
-#include <netinet/in.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "devices.h"
 #include "endpoint.h"
+
+#define ERROR_BYTES 320u /* of a sentence of libfabric's and ours */
 
 __attribute__((format(printf, 3, 4))) static void append(char *text, size_t bytes,
                                                          const char *format, ...)
@@ -28,6 +29,10 @@ uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint
     uint32_t count = 0;
 
     for (uint32_t i = 0; (provider = ofi_provider_at(i)) != NULL && count < capacity; i++) {
+        char why[ERROR_BYTES];
+        if (!ofi_provider_is_served(provider, why, sizeof why)) {
+            continue;
+        }
         struct fi_info *infos = ofi_infos(provider, node);
         if (infos != NULL) {
             struct hlg_ofi_provider *out = &providers[count++];
@@ -41,6 +46,23 @@ uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint
         ofi_infos_free(infos);
     }
     return count;
+}
+
+static struct hlg_ofi_version version_of(uint32_t packed)
+{
+    return (struct hlg_ofi_version){.major = FI_MAJOR(packed), .minor = FI_MINOR(packed)};
+}
+
+struct hlg_ofi_version hlg_ofi_version(void)
+{
+    return version_of(fi_version());
+}
+
+struct hlg_ofi_version hlg_ofi_version_min(const char *name)
+{
+    const struct ofi_provider *provider = ofi_provider_find(name);
+
+    return version_of(provider != NULL ? provider->version_min : 0);
 }
 
 static void explain_unknown(const char *name, char *error, size_t error_bytes)
@@ -68,21 +90,39 @@ static void explain_absent(const char *name, const char *node, char *error, size
     }
 }
 
+static struct fi_info *look(const struct ofi_fabric *f, const struct ofi_provider *provider,
+                            const char *node)
+{
+    return f->config.device_memory ? ofi_infos_for_gpus(provider, node) : ofi_infos(provider, node);
+}
+
 /* Real RDMA first, then native TCP: the table's order, without those that are only taken by name. */
 static void choose(struct ofi_fabric *f, const char *node)
 {
     const struct ofi_provider *provider = NULL;
 
     for (uint32_t i = 0; (provider = ofi_provider_at(i)) != NULL; i++) {
+        char why[ERROR_BYTES];
         if (provider->by_name_only) {
             continue;
         }
-        f->infos = ofi_infos(provider, node);
+        f->infos = look(f, provider, node);
+        if (f->infos != NULL && !ofi_provider_is_served(provider, why, sizeof why)) {
+            ofi_log(f, "%s", why); /* its device is here, and a slower one is taken */
+            ofi_infos_free(f->infos);
+            f->infos = NULL;
+        }
         if (f->infos != NULL) {
             f->provider = provider;
-            ofi_log(f, "provider %s, chosen by auto: %s", provider->name,
-                    provider->rdma ? "an RDMA device is present"
-                                   : "there is no RDMA device of efa or verbs");
+            if (provider->rdma) {
+                ofi_log(f, "provider %s, chosen by auto: an RDMA device is present",
+                        provider->name);
+            } else {
+                ofi_log(f,
+                        "provider %s, chosen by auto: there is no RDMA device of efa or verbs at "
+                        "%s",
+                        provider->name, node != NULL ? node : "127.0.0.1");
+            }
             return;
         }
     }
@@ -100,7 +140,10 @@ static int find(struct ofi_fabric *f, const char *name, const char *node, char *
             explain_unknown(name, error, error_bytes);
             return -HLG_EINVAL;
         }
-        f->infos = ofi_infos(f->provider, node);
+        if (!ofi_provider_is_served(f->provider, error, error_bytes)) {
+            return -HLG_EIO;
+        }
+        f->infos = look(f, f->provider, node);
     }
     if (f->infos == NULL) {
         explain_absent(name, node, error, error_bytes);
@@ -115,6 +158,35 @@ static int find(struct ofi_fabric *f, const char *name, const char *node, char *
     return 0;
 }
 
+static int keep_devices(struct ofi_fabric *f, const char *names, char *error, size_t error_bytes)
+{
+    const int rc = ofi_devices_keep(&f->infos, names, error, error_bytes);
+    f->info_count = 0;
+    for (const struct fi_info *info = f->infos; info != NULL; info = info->next) {
+        f->info_count++;
+    }
+    return rc;
+}
+
+static int pick_devices(struct ofi_fabric *f, const struct hlg_ofi_config *config, char *error,
+                        size_t error_bytes)
+{
+    const uint32_t rails = f->fabric.rails;
+    f->picks = calloc((size_t)config->lane_count * rails + 1, sizeof *f->picks);
+    if (f->picks == NULL) {
+        (void)snprintf(error, error_bytes, "out of memory");
+        return -HLG_ENOMEM;
+    }
+    for (uint32_t lane = 0; lane < config->lane_count; lane++) {
+        const int rc = ofi_devices_pick(f->infos, config->lane_devices[lane], rails,
+                                        &f->picks[(size_t)lane * rails], error, error_bytes);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}
+
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
     return value != 0 ? value : otherwise;
@@ -124,6 +196,8 @@ static void fill_defaults(struct hlg_ofi_config *config)
 {
     config->provider = NULL;
     config->node = NULL;
+    config->devices = NULL;
+    config->lane_devices = NULL;
     config->rails = or_default(config->rails, 1);
     config->pieces_max = or_default(config->pieces_max, 256);
     config->peer_pieces_max = or_default(config->peer_pieces_max, 64);
@@ -133,18 +207,27 @@ static void fill_defaults(struct hlg_ofi_config *config)
     config->stall_ns = config->stall_ns != 0 ? config->stall_ns : 2 * HLG_NS_PER_S;
 }
 
-/* Lanes and rails take the devices in turn. Which device is near which lane is not known here. */
+/* Device of a lane's rail: the one that was named for it, else they take them in turn. */
+static uint32_t device_of(const struct ofi_fabric *f, uint32_t lane, uint32_t rail)
+{
+    const uint32_t rails = f->fabric.rails;
+    const uint32_t pick = f->picks != NULL && lane < f->config.lane_count
+                              ? f->picks[(size_t)lane * rails + rail]
+                              : HLG_NONE;
+    return pick != HLG_NONE ? pick : (uint32_t)(((uint64_t)lane * rails + rail) % f->info_count);
+}
+
 static int fabric_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
                        struct hlg_transport **out)
 {
     const struct ofi_fabric *f = (const struct ofi_fabric *)fabric;
     struct ofi_endpoint *e = NULL;
-    char error[160];
+    char error[ERROR_BYTES];
 
     HLG_ASSERT(rail < fabric->rails);
-    const uint64_t device = ((uint64_t)lane * fabric->rails + rail) % f->info_count;
+    const uint32_t device = device_of(f, lane, rail);
     const struct fi_info *info = f->infos;
-    for (uint64_t i = 0; i < device; i++) {
+    for (uint32_t i = 0; i < device; i++) {
         info = info->next;
     }
     const int rc = ofi_endpoint_open(f, info, f->config.port, &e, error, sizeof error);
@@ -170,22 +253,11 @@ static hlg_time fabric_now(struct hlg_fabric *fabric)
 /* Whether other hosts reach an endpoint: all that is not known to stay within this one. */
 static bool is_reachable(const struct ofi_provider *provider, const char *node)
 {
-    struct in_addr v4;
-    struct in6_addr v6;
-
-    if (strcmp(provider->name, "shm") == 0) {
+    if (provider->local) {
         return false;
     }
-    if (!provider->binds_to_ip) {
-        return true;
-    }
-    if (node == NULL) {
-        return false; /* 127.0.0.1 then */
-    }
-    if (inet_pton(AF_INET, node, &v4) == 1) {
-        return ntohl(v4.s_addr) >> 24 != IN_LOOPBACKNET;
-    }
-    return inet_pton(AF_INET6, node, &v6) != 1 || !IN6_IS_ADDR_LOOPBACK(&v6);
+    /* Without a node it is 127.0.0.1. */
+    return !provider->binds_to_ip || (node != NULL && !ofi_is_loopback(node));
 }
 
 int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric, char *error,
@@ -204,11 +276,18 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
     }
     f->config = *config;
     fill_defaults(&f->config);
+    ofi_expect_peers(f->config.peers_max);
     f->fabric.open = fabric_open;
     f->fabric.query = fabric_query;
     f->fabric.now = fabric_now;
     f->fabric.rails = f->config.rails;
     int rc = find(f, config->provider, config->node, error, error_bytes);
+    if (rc == 0 && config->devices != NULL) {
+        rc = keep_devices(f, config->devices, error, error_bytes);
+    }
+    if (rc == 0 && config->lane_devices != NULL) {
+        rc = pick_devices(f, config, error, error_bytes);
+    }
     if (rc == 0) {
         rc = ofi_endpoint_open(f, f->infos, 0, &trial, error, error_bytes);
     }
@@ -229,6 +308,7 @@ void hlg_ofi_close(struct hlg_fabric *fabric)
 
     if (f != NULL) {
         ofi_infos_free(f->infos);
+        free(f->picks);
         free(f);
     }
 }

@@ -2,6 +2,7 @@
 #include <poll.h>
 #include <rdma/fi_errno.h>
 #include <rdma/fi_rma.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -12,8 +13,25 @@
 #define BATCH      32u
 #define POLL_READS 16u
 
+/* Completions that one poll takes at most, and reads that it makes. */
+#define POLL_ENTRIES (POLL_READS * BATCH)
+
+/*
+ * Patience. shm of 1.17 takes one write of up to 4 KiB to a peer at a time, so that pages go at the pace at which
+ * both sides look: there a few reads more, on the spot, are far cheaper than a round of the whole program. With
+ * other providers a read more is a call of the system for nothing. Which it is, is learned: reads that
+ * found something allow more of them, reads that did not allow fewer, and where none is allowed some are
+ * tried every PATIENCE_TRY-th time.
+ */
+#define PATIENCE_MAX   64u
+#define PATIENCE_FIRST 16u
+#define PATIENCE_TRY   256u
 /* Events looked back over for one to add to. Reports may come in parts, so a miss does no harm. */
 #define MERGE_SPAN 32u
+
+/* Reads of an empty queue after which it is taken to be empty: a provider may look at one of its own
+ * entries in each, and keep it to itself (64 receive buffers of each of 64 connections that broke). */
+#define EMPTY_READS 4096u
 
 hlg_time ofi_now(struct hlg_transport *t)
 {
@@ -24,68 +42,161 @@ hlg_time ofi_now(struct hlg_transport *t)
     return (hlg_time)now.tv_sec * HLG_NS_PER_S + (hlg_time)now.tv_nsec;
 }
 
+static uint32_t patience_allows(struct ofi_patience *p)
+{
+    if (p->reads > 0) {
+        return p->reads;
+    }
+    return ++p->refused % PATIENCE_TRY == 0 ? PATIENCE_FIRST : 0;
+}
+
+static void patience_learn(struct ofi_patience *p, bool found)
+{
+    p->reads =
+        found ? hlg_min_u32(p->reads + PATIENCE_FIRST, PATIENCE_MAX) : p->reads / 2; /* floor */
+}
+
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static struct ofi_piece *piece_take(struct ofi_endpoint *e, hlg_op_id op, uint32_t peer)
+/* A piece for a write that is about to be posted; the caller counts it once it is. */
+static inline struct ofi_piece *piece_take(struct ofi_endpoint *e, uint64_t owner)
 {
-    HLG_ASSERT(e->piece_free < e->caps.pieces_max);
-    struct ofi_piece *piece = &e->pieces[e->piece_free];
-    HLG_ASSERT(piece->state == OFI_PIECE_FREE);
+    struct ofi_piece *piece = e->free;
 
-    e->piece_free = piece->next_free;
-    piece->op = op;
-    piece->peer = peer;
+    HLG_ASSERT(piece != NULL && piece->state == OFI_PIECE_FREE);
+    e->free = piece->next_free;
+    piece->owner = owner;
     piece->state = OFI_PIECE_POSTED;
-    piece->status = 0;
-    e->outstanding++;
-    e->peers[peer].outstanding++;
     return piece;
 }
 
 static void piece_give_back(struct ofi_endpoint *e, struct ofi_piece *piece)
 {
-    struct ofi_peer *peer = &e->peers[piece->peer];
-
-    HLG_ASSERT(piece->state != OFI_PIECE_FREE);
-    HLG_ASSERT(e->outstanding > 0 && peer->outstanding > 0);
-    e->outstanding--;
-    peer->outstanding--;
     piece->state = OFI_PIECE_FREE;
-    piece->next_free = e->piece_free;
-    e->piece_free = (uint32_t)(piece - e->pieces);
+    piece->next_free = e->free;
+    e->free = piece;
 }
 
-/* libfabric's own error, 0 when posted. FI_DELIVERY_COMPLETE must be in the flags of each call: the
- * endpoint's default flags do not apply to fi_writemsg. */
-static ssize_t post(struct ofi_endpoint *e, const struct hlg_paged_write *w, uint8_t *source,
-                    uint32_t index)
+/* What all pieces of a write have in common, and room for what they have not. */
+struct post {
+    struct ofi_endpoint *e;
+    uint64_t owner;
+    uint64_t flags;
+    uintptr_t base; /* of our registration */
+    uint64_t last;  /* where a piece may begin in it */
+    void *descriptor;
+    struct iovec from;
+    struct fi_rma_iov to;
+    struct fi_msg_rma message;
+};
+
+/* FI_DELIVERY_COMPLETE must be in the flags of each call: the endpoint's default flags do not apply to
+ * fi_writemsg. */
+static void post_prepare(struct ofi_endpoint *e, const struct hlg_paged_write *w, struct post *post)
 {
-    const uint64_t flags =
+    const struct ofi_mem *mem = &e->mems[w->mem];
+
+    HLG_ASSERT(mem->bytes >= w->bytes);
+    post->e = e;
+    post->owner = ofi_owner(w->op, w->peer);
+    post->base = (uintptr_t)mem->base;
+    post->last = mem->bytes - w->bytes;
+    post->flags =
         FI_REMOTE_CQ_DATA | FI_COMPLETION | (e->owner->provider->placed ? FI_DELIVERY_COMPLETE : 0);
-    void *descriptor = fi_mr_desc(e->mems[w->mem].mr);
-    const struct iovec from = {.iov_base = source, .iov_len = w->bytes};
-    const struct fi_rma_iov to = {
-        .addr = hlg_paged_write_target(w, index),
-        .len = w->bytes,
-        .key = w->remote_key,
-    };
-    struct ofi_piece *piece = piece_take(e, w->op, w->peer);
-    const struct fi_msg_rma message = {
-        .msg_iov = &from,
-        .desc = &descriptor,
+    post->descriptor = fi_mr_desc(e->mems[w->mem].mr);
+    post->from.iov_len = w->bytes;
+    post->to.len = w->bytes;
+    post->to.key = w->remote_key;
+    post->message = (struct fi_msg_rma){
+        .msg_iov = &post->from,
+        .desc = &post->descriptor,
         .iov_count = 1,
         .addr = e->peers[w->peer].address,
-        .rma_iov = &to,
+        .rma_iov = &post->to,
         .rma_iov_count = 1,
-        .context = &piece->provider,
         .data = w->imm,
     };
+}
 
-    const ssize_t rc = fi_writemsg(e->ep, &message, flags);
+/* Returns 0, libfabric's own error, or -FI_EFAULT for a piece that is not in our registration. */
+static inline ssize_t post_piece(struct post *post, uint8_t *source, uint64_t target)
+{
+    if ((uintptr_t)source - post->base > post->last) {
+        return -FI_EFAULT;
+    }
+    struct ofi_piece *piece = piece_take(post->e, post->owner);
+    post->from.iov_base = source;
+    post->to.addr = target;
+    post->message.context = &piece->provider;
+    const ssize_t rc = fi_writemsg(post->e->ep, &post->message, post->flags);
     if (rc != 0) {
-        piece_give_back(e, piece);
+        piece_give_back(post->e, piece);
     }
     return rc;
+}
+
+/* Pages of one piece each. This and take_writes() are what a page costs at its source: what can be done once
+ * for a write is done outside the loop. */
+static uint32_t post_pages(struct post *post, const struct hlg_paged_write *w, uint32_t limit,
+                           ssize_t *rc)
+{
+    const uint32_t *source_page = w->source_pages + w->piece_begin;
+    const uint32_t *target_page = w->target_pages + w->piece_begin;
+    const uint32_t *const end = w->source_pages + limit;
+    const uint64_t local_stride = w->local_stride;
+    const uint64_t remote_stride = w->remote_stride;
+    uint8_t *const local = w->local + w->source_offset;
+    const uint64_t remote = w->remote + w->target_offset;
+
+    for (; source_page < end; source_page++, target_page++) {
+        *rc = post_piece(post, local + *source_page * local_stride,
+                         remote + *target_page * remote_stride);
+        if (*rc != 0) {
+            break;
+        }
+    }
+    return (uint32_t)(source_page - (w->source_pages + w->piece_begin));
+}
+
+/* Pages of any number of pieces. */
+static uint32_t post_parts(struct post *post, const struct hlg_paged_write *w, uint32_t limit,
+                           ssize_t *rc)
+{
+    uint32_t page = w->piece_begin / w->count; /* floor: the page that holds it */
+    uint32_t part = w->piece_begin % w->count;
+    uint32_t index = w->piece_begin;
+
+    for (; index < limit; page++, part = 0) {
+        uint8_t *source = w->local + w->source_pages[page] * w->local_stride + w->source_offset +
+                          (uint64_t)part * w->source_stride;
+        uint64_t target = w->remote + w->target_pages[page] * w->remote_stride + w->target_offset +
+                          (uint64_t)part * w->target_stride;
+        const uint32_t end = index + hlg_min_u32(limit - index, w->count - part);
+        for (; index < end; index++) {
+            *rc = post_piece(post, source, target);
+            if (*rc != 0) {
+                return index - w->piece_begin;
+            }
+            source += w->source_stride;
+            target += w->target_stride;
+        }
+    }
+    return index - w->piece_begin;
+}
+
+/* Post pieces [piece_begin, limit) until one is refused. Returns how many were posted; *rc says why no more. */
+static uint32_t post_pieces(struct ofi_endpoint *e, const struct hlg_paged_write *w, uint32_t limit,
+                            ssize_t *rc)
+{
+    struct post post;
+
+    *rc = 0;
+    post_prepare(e, w, &post);
+    const uint32_t posted =
+        w->count == 1 ? post_pages(&post, w, limit, rc) : post_parts(&post, w, limit, rc);
+    e->outstanding += posted;
+    e->peers[w->peer].outstanding += posted;
+    return posted;
 }
 
 static void peer_is_down(struct ofi_endpoint *e, uint32_t number, const char *why)
@@ -114,13 +225,6 @@ static void note_refusal(struct ofi_endpoint *e, uint32_t number)
     }
 }
 
-static bool source_is_ours(const struct ofi_mem *mem, const uint8_t *source, uint32_t bytes)
-{
-    const uintptr_t offset = (uintptr_t)source - (uintptr_t)mem->base;
-
-    return offset < mem->bytes && bytes <= mem->bytes - offset;
-}
-
 static int check_write(const struct ofi_endpoint *e, const struct hlg_paged_write *w)
 {
     if (e->closed) {
@@ -128,48 +232,12 @@ static int check_write(const struct ofi_endpoint *e, const struct hlg_paged_writ
     }
     if (w->bytes == 0 || w->bytes > e->caps.piece_bytes_max || w->count == 0 ||
         w->piece_begin >= w->piece_limit || w->mem >= e->owner->config.mems_max ||
-        e->mems[w->mem].mr == NULL) {
+        e->mems[w->mem].mr == NULL || e->mems[w->mem].bytes < w->bytes) {
         return -HLG_EINVAL;
     }
     if (w->peer >= e->owner->config.peers_max || e->peers[w->peer].state != OFI_PEER_OPEN ||
         e->peers[w->peer].down) {
         return -HLG_EPEER;
-    }
-    return 0;
-}
-
-int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
-{
-    struct ofi_endpoint *e = ofi_endpoint_of(t);
-
-    const int invalid = check_write(e, w);
-    if (invalid != 0) {
-        return invalid;
-    }
-    struct ofi_peer *peer = &e->peers[w->peer];
-    const uint32_t peer_max = e->owner->config.peer_pieces_max;
-    const uint32_t room =
-        hlg_min_u32(peer_max - peer->outstanding, e->caps.pieces_max - e->outstanding);
-    const uint32_t limit = w->piece_begin + hlg_min_u32(room, w->piece_limit - w->piece_begin);
-    uint32_t index = w->piece_begin;
-    ssize_t rc = 0;
-    for (; index < limit && rc == 0; index += rc == 0) {
-        uint8_t *source = hlg_paged_write_source(w, index);
-        if (!source_is_ours(&e->mems[w->mem], source, w->bytes)) {
-            return index > w->piece_begin ? (int64_t)(index - w->piece_begin) : -HLG_EINVAL;
-        }
-        rc = post(e, w, source, index);
-    }
-    if (index > w->piece_begin) {
-        peer->refused_first = HLG_TIME_NEVER;
-        return (int64_t)(index - w->piece_begin);
-    }
-    if (rc != 0 && rc != -FI_EAGAIN) {
-        peer_is_down(e, w->peer, fi_strerror((int)-rc));
-        return -HLG_EPEER;
-    }
-    if (rc == -FI_EAGAIN || peer->outstanding == peer_max) {
-        note_refusal(e, w->peer); /* else the endpoint is full, which is not this peer's doing */
     }
     return 0;
 }
@@ -182,15 +250,15 @@ struct output {
     uint32_t filled;
 };
 
-static void report_done(struct output *out, hlg_op_id op, int32_t status)
+static void report_done(struct output *out, hlg_op_id op, uint32_t done, uint32_t failed,
+                        int32_t status)
 {
-    const uint32_t failed = status != 0;
     const uint32_t oldest = out->filled > MERGE_SPAN ? out->filled - MERGE_SPAN : 0;
 
     for (uint32_t i = out->filled; i > oldest; i--) {
         struct hlg_transport_event *event = &out->events[i - 1];
         if (event->kind == HLG_TRANSPORT_DONE_WRITE && event->done.op == op) {
-            event->done.done += 1 - failed;
+            event->done.done += done;
             event->done.failed += failed;
             event->done.status = event->done.status != 0 ? event->done.status : status;
             return;
@@ -199,7 +267,7 @@ static void report_done(struct output *out, hlg_op_id op, int32_t status)
     HLG_ASSERT(out->filled < out->capacity);
     out->events[out->filled++] = (struct hlg_transport_event){
         .kind = HLG_TRANSPORT_DONE_WRITE,
-        .done = {.op = op, .done = 1 - failed, .failed = failed, .status = status},
+        .done = {.op = op, .done = done, .failed = failed, .status = status},
     };
 }
 
@@ -208,9 +276,10 @@ static bool is_mark(uint32_t imm)
     return hlg_imm_weight(imm) == HLG_IMM_WEIGHT_MARK;
 }
 
-static void report_imm(struct output *out, uint32_t imm)
+/* Immediates that are equal. */
+static void report_imm(struct output *out, uint32_t imm, uint32_t immediates)
 {
-    const uint32_t pieces = is_mark(imm) ? 0 : 1u << hlg_imm_weight(imm);
+    const uint32_t pieces = is_mark(imm) ? 0 : immediates << hlg_imm_weight(imm);
     const uint32_t oldest = out->filled > MERGE_SPAN ? out->filled - MERGE_SPAN : 0;
 
     for (uint32_t i = out->filled; i > oldest; i--) {
@@ -218,14 +287,14 @@ static void report_imm(struct output *out, uint32_t imm)
         if (event->kind == HLG_TRANSPORT_IMM && event->imm.imm >> 4 == imm >> 4 &&
             is_mark(event->imm.imm) == is_mark(imm)) {
             event->imm.pieces += pieces;
-            event->imm.immediates++;
+            event->imm.immediates += immediates;
             return;
         }
     }
     HLG_ASSERT(out->filled < out->capacity);
     out->events[out->filled++] = (struct hlg_transport_event){
         .kind = HLG_TRANSPORT_IMM,
-        .imm = {.imm = imm, .pieces = pieces, .immediates = 1},
+        .imm = {.imm = imm, .pieces = pieces, .immediates = immediates},
     };
 }
 
@@ -249,25 +318,36 @@ static struct ofi_piece *piece_of(const struct ofi_endpoint *e, const void *cont
 {
     const uintptr_t offset = (uintptr_t)context - (uintptr_t)e->pieces;
 
-    if (context == NULL || offset >= e->caps.pieces_max * sizeof *e->pieces ||
-        offset % sizeof *e->pieces != 0) {
-        return NULL;
+    if (offset >= e->pieces_bytes || offset % sizeof *e->pieces != 0) {
+        return NULL; /* NULL is among them */
     }
-    struct ofi_piece *piece = &e->pieces[offset / sizeof *e->pieces];
+    struct ofi_piece *piece = (struct ofi_piece *)(uintptr_t)context;
     return piece->state == OFI_PIECE_POSTED ? piece : NULL;
+}
+
+/* Report `count` pieces of one operation that were given back. */
+static void run_report(struct ofi_endpoint *e, uint64_t owner, uint32_t count, int32_t status,
+                       struct output *out)
+{
+    struct ofi_peer *peer = &e->peers[owner >> 32];
+    const uint32_t failed = status != 0 ? count : 0;
+
+    HLG_ASSERT(e->outstanding >= count && peer->outstanding >= count);
+    report_done(out, (hlg_op_id)(owner & UINT32_MAX), count - failed, failed, status);
+    e->outstanding -= count;
+    peer->outstanding -= count;
+    peer->refused_first = HLG_TIME_NEVER;
+    if (peer->state == OFI_PEER_CLOSING) {
+        ofi_peer_forget(e, peer);
+    }
 }
 
 static void piece_report(struct ofi_endpoint *e, struct ofi_piece *piece, int32_t status,
                          struct output *out)
 {
-    struct ofi_peer *peer = &e->peers[piece->peer];
-
-    report_done(out, piece->op, status);
+    HLG_ASSERT(piece->state != OFI_PIECE_FREE);
     piece_give_back(e, piece);
-    peer->refused_first = HLG_TIME_NEVER;
-    if (peer->state == OFI_PEER_CLOSING) {
-        ofi_peer_forget(e, peer);
-    }
+    run_report(e, piece->owner, 1, status, out);
 }
 
 /* A write that the connection's end took along is the peer's doing; all else the provider's. */
@@ -300,13 +380,13 @@ static struct ofi_piece *read_error(struct ofi_endpoint *e, int32_t *status)
         return NULL;
     }
     struct ofi_piece *piece = piece_of(e, error.op_context);
-    bool *logged = piece != NULL ? &e->peers[piece->peer].logged : &e->stray_logged;
+    bool *logged = piece != NULL ? &e->peers[piece->owner >> 32].logged : &e->stray_logged;
     if (!*logged) {
         *logged = true;
         (void)fi_cq_strerror(e->cq, error.prov_errno, error.err_data, text, sizeof text);
         if (piece != NULL) {
-            ofi_log(e->owner, "a write to peer %u failed: %s (provider: %d %s)", piece->peer,
-                    fi_strerror(error.err), error.prov_errno, text);
+            ofi_log(e->owner, "a write to peer %u failed: %s (provider: %d %s)",
+                    (uint32_t)(piece->owner >> 32), fi_strerror(error.err), error.prov_errno, text);
         } else {
             ofi_log(e->owner, "an error that belongs to no write: %s (provider: %d %s)",
                     fi_strerror(error.err), error.prov_errno, text);
@@ -316,18 +396,86 @@ static struct ofi_piece *read_error(struct ofi_endpoint *e, int32_t *status)
     return piece;
 }
 
-static void take_entry(struct ofi_endpoint *e, const struct fi_cq_data_entry *entry,
-                       struct output *out)
+/* Whether an entry tells of a write that came here. shm of libfabric 2 leaves FI_REMOTE_WRITE out; sockets
+ * sets FI_REMOTE_CQ_DATA on writes of ours too. */
+static bool is_remote(const struct fi_cq_data_entry *entry)
 {
-    if ((entry->flags & FI_REMOTE_WRITE) != 0) {
-        if ((entry->flags & FI_REMOTE_CQ_DATA) != 0) {
-            report_imm(out, (uint32_t)(entry->data & UINT32_MAX));
+    return (entry->flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) != 0 &&
+           (entry->flags & FI_WRITE) == 0;
+}
+
+/* Some write failed, and the provider does not say which: whoever has one under way is lost. The write itself is
+ * reported at close. */
+static void lose_all(struct ofi_endpoint *e)
+{
+    for (uint32_t i = 0; i < e->owner->config.peers_max; i++) {
+        if (e->peers[i].state == OFI_PEER_OPEN && e->peers[i].outstanding > 0 &&
+            !e->peers[i].down) {
+            peer_is_down(e, i, "a write failed that the provider does not name");
         }
-        return;
     }
-    struct ofi_piece *piece = piece_of(e, entry->op_context);
-    if (piece != NULL) {
-        piece_report(e, piece, 0, out);
+}
+
+/* Takes immediates up to the first entry that is none. Returns how many entries. */
+static size_t take_immediates(const struct fi_cq_data_entry *entries, size_t count,
+                              struct output *out)
+{
+    uint32_t imm = 0;
+    uint32_t equal = 0; /* that are not yet reported */
+    size_t i = 0;
+
+    for (; i < count && is_remote(&entries[i]); i++) {
+        const uint32_t value = (uint32_t)(entries[i].data & UINT32_MAX);
+        if ((entries[i].flags & FI_REMOTE_CQ_DATA) == 0) {
+            continue;
+        }
+        if (value != imm && equal > 0) {
+            report_imm(out, imm, equal);
+            equal = 0;
+        }
+        imm = value;
+        equal++;
+    }
+    if (equal > 0) {
+        report_imm(out, imm, equal);
+    }
+    return i;
+}
+
+/* Likewise, writes of ours that are over. */
+static size_t take_writes(struct ofi_endpoint *e, const struct fi_cq_data_entry *entries,
+                          size_t count, struct output *out)
+{
+    uint64_t owner = 0;
+    uint32_t equal = 0;
+    size_t i = 0;
+
+    for (; i < count && !is_remote(&entries[i]); i++) {
+        struct ofi_piece *piece = piece_of(e, entries[i].op_context);
+        if (piece == NULL) {
+            continue;
+        }
+        if (piece->owner != owner && equal > 0) {
+            run_report(e, owner, equal, 0, out);
+            equal = 0;
+        }
+        owner = piece->owner;
+        equal++;
+        piece_give_back(e, piece);
+    }
+    if (equal > 0) {
+        run_report(e, owner, equal, 0, out);
+    }
+    return i;
+}
+
+/* All completions of a batch: neighbours are mostly of one kind, and of one operation or request. */
+static void take_entries(struct ofi_endpoint *e, const struct fi_cq_data_entry *entries,
+                         size_t count, struct output *out)
+{
+    for (size_t i = 0; i < count;) {
+        i += take_immediates(entries + i, count - i, out);
+        i += take_writes(e, entries + i, count - i, out);
     }
 }
 
@@ -344,34 +492,135 @@ static int poll_closed(struct ofi_endpoint *e, struct output *out)
     return (int)out->filled;
 }
 
+/* Read a batch. Returns what fi_cq_read said; an error of the queue is taken too, and counts as read. */
+static ssize_t reap(struct ofi_endpoint *e, uint32_t wanted, struct output *out)
+{
+    struct fi_cq_data_entry entries[BATCH];
+    int32_t status = 0;
+
+    const ssize_t count = fi_cq_read(e->cq, entries, wanted);
+    if (count > 0) {
+        take_entries(e, entries, (size_t)count, out);
+    } else if (count == -FI_EAVAIL) {
+        struct ofi_piece *piece = read_error(e, &status);
+        if (piece != NULL) {
+            piece_report(e, piece, status, out);
+        } else if (e->owner->provider->nameless_errors) {
+            lose_all(e);
+        }
+        return wanted;
+    }
+    return count;
+}
+
+/* What write has reaped. */
+static void report_stash(struct ofi_endpoint *e, struct output *out)
+{
+    const uint32_t count = hlg_min_u32(e->stashed, out->capacity - out->filled);
+
+    memcpy(out->events + out->filled, e->stash, count * sizeof *e->stash);
+    memmove(e->stash, e->stash + count, (e->stashed - count) * sizeof *e->stash);
+    out->filled += count;
+    e->stashed -= count;
+}
+
 int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32_t capacity)
 {
     struct ofi_endpoint *e = ofi_endpoint_of(t);
     struct output out = {.events = events, .capacity = hlg_min_u32(capacity, INT32_MAX)};
+    uint32_t taken = 0;
+    uint32_t empty = 0; /* reads since something came */
+    uint32_t allowed = 0;
 
+    report_stash(e, &out);
     if (e->closed) {
         return poll_closed(e, &out);
     }
     report_down(e, &out);
-    for (uint32_t reads = 0; reads < POLL_READS && out.filled < out.capacity; reads++) {
-        struct fi_cq_data_entry entries[BATCH];
+    while (taken < POLL_ENTRIES && out.filled < out.capacity) {
         const uint32_t wanted = hlg_min_u32(BATCH, out.capacity - out.filled);
-
-        const ssize_t count = fi_cq_read(e->cq, entries, wanted);
-        for (ssize_t i = 0; i < count; i++) {
-            take_entry(e, &entries[i], &out);
-        }
-        if (count == -FI_EAVAIL) {
-            int32_t status = 0;
-            struct ofi_piece *piece = read_error(e, &status);
-            if (piece != NULL) {
-                piece_report(e, piece, status, &out);
+        const ssize_t count = reap(e, wanted, &out);
+        if (count > 0) {
+            taken += (uint32_t)count;
+            if (empty > 0) {
+                patience_learn(&e->poll_patience, true);
             }
-        } else if (count < (ssize_t)wanted) {
+            if (count < (ssize_t)wanted && allowed == 0) {
+                allowed = patience_allows(&e->poll_patience);
+                if (allowed == 0) {
+                    break;
+                }
+            }
+            empty = 0;
+        } else if (taken == 0 || ++empty > allowed) {
             break;
         }
     }
+    if (empty > allowed && allowed > 0) {
+        patience_learn(&e->poll_patience, false);
+    }
     return (int)out.filled;
+}
+
+/* A write of ours was refused though there is room in our window: wait for a completion on the spot, if that is
+ * worth while. Returns whether one came, and the peer is not lost; what was reaped is for the next poll. */
+static bool await_room(struct ofi_endpoint *e, struct ofi_peer *peer)
+{
+    struct output out = {.events = e->stash, .capacity = OFI_STASH, .filled = e->stashed};
+    const uint32_t before = peer->outstanding;
+    uint32_t left = before > 0 ? patience_allows(&e->write_patience) : 0;
+
+    if (left == 0) {
+        return false;
+    }
+    while (left > 0 && peer->outstanding == before && out.capacity - out.filled > BATCH) {
+        const ssize_t count = reap(e, BATCH, &out);
+        left--;
+        if (count < 0 && count != -FI_EAGAIN) {
+            break;
+        }
+    }
+    e->stashed = out.filled;
+    patience_learn(&e->write_patience, peer->outstanding != before);
+    return peer->outstanding != before && !peer->down;
+}
+
+int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
+{
+    struct ofi_endpoint *e = ofi_endpoint_of(t);
+
+    const int invalid = check_write(e, w);
+    if (invalid != 0) {
+        return invalid;
+    }
+    struct ofi_peer *peer = &e->peers[w->peer];
+    const uint32_t peer_max = e->owner->config.peer_pieces_max;
+    struct hlg_paged_write rest = *w;
+    ssize_t rc = 0;
+    do {
+        const uint32_t room =
+            hlg_min_u32(peer_max - peer->outstanding, e->caps.pieces_max - e->outstanding);
+        const uint32_t limit = hlg_min_u32(room, w->piece_limit - rest.piece_begin);
+        rest.piece_begin += post_pieces(e, &rest, rest.piece_begin + limit, &rc);
+    } while (rc == -FI_EAGAIN && rest.piece_begin < w->piece_limit && await_room(e, peer));
+    if (rest.piece_begin > w->piece_begin) {
+        peer->refused_first = HLG_TIME_NEVER;
+        return (int64_t)(rest.piece_begin - w->piece_begin);
+    }
+    if (peer->down) {
+        return -HLG_EPEER; /* so await_room found */
+    }
+    if (rc == -FI_EFAULT) {
+        return -HLG_EINVAL;
+    }
+    if (rc != 0 && rc != -FI_EAGAIN) {
+        peer_is_down(e, w->peer, fi_strerror((int)-rc));
+        return -HLG_EPEER;
+    }
+    if (rc == -FI_EAGAIN || peer->outstanding == peer_max) {
+        note_refusal(e, w->peer); /* else the endpoint is full, which is not this peer's doing */
+    }
+    return 0;
 }
 
 void ofi_settle_before_close(struct ofi_endpoint *e)
@@ -385,7 +634,7 @@ void ofi_settle_before_close(struct ofi_endpoint *e)
         int32_t status = 0;
 
         const ssize_t count = fi_cq_read(e->cq, &entry, 1);
-        if (count == 1 && (entry.flags & FI_REMOTE_WRITE) == 0) {
+        if (count == 1 && !is_remote(&entry)) {
             piece = piece_of(e, entry.op_context);
         } else if (count == -FI_EAVAIL) {
             piece = read_error(e, &status);
@@ -405,6 +654,24 @@ void ofi_settle_before_close(struct ofi_endpoint *e)
     }
 }
 
+void ofi_empty_queue(struct ofi_endpoint *e)
+{
+    /* What was registered is not any more: no more can come than the queues hold. */
+    const uint32_t reads_max = e->caps.pieces_max + e->caps.cq_depth + EMPTY_READS * 2;
+    uint32_t nothing = 0;
+
+    for (uint32_t i = 0; i < reads_max && nothing < EMPTY_READS; i++) {
+        struct fi_cq_data_entry entries[BATCH];
+        int32_t status = 0;
+
+        const ssize_t count = fi_cq_read(e->cq, entries, BATCH);
+        if (count == -FI_EAVAIL) {
+            (void)read_error(e, &status);
+        }
+        nothing = count == -FI_EAGAIN ? nothing + 1 : 0;
+    }
+}
+
 /* ---- sleeping ------------------------------------------------------------------------------- */
 
 int ofi_wait_fd(struct hlg_transport *t)
@@ -413,7 +680,7 @@ int ofi_wait_fd(struct hlg_transport *t)
     uint64_t wakes = 0;
 
     /* fi_trywait on a queue without a wait object ends in SIGSEGV (tcp;ofi_rxm, net, shm). */
-    if (e->closed || !e->caps.pollable || e->down_untold > 0) {
+    if (e->closed || !e->caps.pollable || e->down_untold > 0 || e->stashed > 0) {
         return -HLG_ESTATE;
     }
     if (read(e->wake_fd, &wakes, sizeof wakes) == (ssize_t)sizeof wakes) {

@@ -1,8 +1,77 @@
 #define _GNU_SOURCE
 #include "provider.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Longer writes are cut in pieces anyway; efa sends no more than about 1 GB at once with an immediate. */
+#define PIECE_BYTES_MAX (512ull << 20)
+
+/*
+ * Writes of 4 KiB and of 256 KiB, 64 under way, libfabric 1.17, GB/s: net 0.6 and 4.0, tcp;ofi_rxm 0.5 and 4.2. On shm
+ * writes above 4 KiB take another way: 4.7 of 4 KiB, 2.9 of 16. An EFA device does a million writes a second (arXiv
+ * 2510.27656), so that it is of use there; how much was not measured.
+ */
+#define MERGE_BYTES_MAX     (256ull << 10)
+#define SHM_MERGE_BYTES_MAX (4ull << 10)
+
+#define MOST_RETRIES 7u /* as in InfiniBand: for ever */
+
+/*
+ * efa, of the manual fi_efa(7) and its provider's source, libfabric 1.22 to 2.6:
+ * - shared memory: off, or writes within a machine are copied by two processes, and no descriptor wakes us.
+ * - CUDA: it asks CUDA about each address unless told not to, which fails for memory of cuMemCreate
+ *   (ofiwg/libfabric issue 12853). An error where there is no CUDA, and that is as well.
+ * - device RDMA: an error is the answer where the device has none, or FI_EFA_USE_DEVICE_RDMA=0 is set.
+ * - unsolicited receives: immediates need no receive buffer of ours; both sides must agree.
+ * - receiver not ready: tried again for ever. Not all devices let it be set (-FI_ENOSYS).
+ */
+static const struct ofi_option efa_options[] = {
+    {.name = "FI_OPT_SHARED_MEMORY_PERMITTED",
+     .remedy = "shared memory must be off: unset FI_EFA_ENABLE_SHM_TRANSFER",
+     .number = OFI_OPTION_SHARED_MEMORY_PERMITTED,
+     .since = FI_VERSION(1, 21),
+     .kind = OFI_OPTION_FLAG,
+     .value = false},
+    {.name = "FI_OPT_CUDA_API_PERMITTED",
+     .number = OFI_OPTION_CUDA_API_PERMITTED,
+     .since = FI_VERSION(1, 18),
+     .kind = OFI_OPTION_FLAG,
+     .value = false},
+    {.name = "FI_OPT_EFA_USE_DEVICE_RDMA",
+     .remedy = "a device with RDMA write is needed, and FI_EFA_USE_DEVICE_RDMA must not be 0",
+     .number = OFI_OPTION_EFA_USE_DEVICE_RDMA,
+     .since = FI_VERSION(1, 18),
+     .kind = OFI_OPTION_FLAG,
+     .value = true},
+    {.name = "FI_OPT_EFA_USE_UNSOLICITED_WRITE_RECV",
+     .number = OFI_OPTION_EFA_USE_UNSOLICITED_WRITE_RECV,
+     .since = FI_VERSION(2, 5),
+     .kind = OFI_OPTION_FLAG,
+     .value = true},
+    {.name = "FI_OPT_EFA_RNR_RETRY",
+     .number = OFI_OPTION_EFA_RNR_RETRY,
+     .since = FI_VERSION(1, 17),
+     .kind = OFI_OPTION_SIZE,
+     .value = MOST_RETRIES},
+    {.name = NULL},
+};
+
+/* The device may have RDMA read alone: then writes are copied in software, by a target that polls. */
+static const struct ofi_option efa_checks[] = {
+    {.name = "FI_OPT_EFA_EMULATED_WRITE",
+     .remedy = "writes would be emulated in software: a device with RDMA write is needed, and an "
+               "rdma-core and EFA "
+               "driver that know of it",
+     .number = OFI_OPTION_EFA_EMULATED_WRITE,
+     .since = FI_VERSION(1, 18),
+     .kind = OFI_OPTION_FLAG,
+     .value = false},
+    {.name = NULL},
+};
 
 /*
  * Every difference between providers that the code cannot ask libfabric for stands in this table,
@@ -10,14 +79,50 @@
  * so: endpoints take 70 KB (net), 3 MB (tcp;ofi_rxm, with the variables below) and 5.5 MB (shm). efa
  * and verbs: their documents; on both FI_DELIVERY_COMPLETE is emulated or ignored, so not asked for.
  * Keys are ours to choose unless the provider's mr_mode says FI_MR_PROV_KEY.
+ *
+ * efa before 1.22 loses or miscounts immediates (release notes 1.18.1 to 1.22.0), and asks the other side for a
+ * receive buffer for each. Its fabric "efa-direct" (2.1) is not taken: it does not bound its completion queue.
+ * verbs reports some failed writes without the context that they were posted with (issue 5738); the
+ * connection is lost with them, and all that follows is flushed.
  */
 static const struct ofi_provider table[] = {
-    {.name = "efa", .domains_max = 16, .rdma = true},
-    {.name = "verbs;ofi_rxm", .domains_max = 64, .rdma = true},
-    {.name = "tcp", .domains_max = 1024, .measured = true, .placed = true, .binds_to_ip = true},
-    {.name = "net", .domains_max = 1024, .measured = true, .placed = true, .binds_to_ip = true},
+    {.name = "efa",
+     .fabric = "efa",
+     .version_min = FI_VERSION(1, 22),
+     .version_remedy = "the EFA installer of AWS brings one",
+     .api = FI_VERSION(1, 22),
+     .domains_max = 16,
+     .piece_bytes_max = PIECE_BYTES_MAX,
+     .merge_bytes_max = MERGE_BYTES_MAX,
+     .without_ip = true,
+     .rdma = true,
+     .options = efa_options,
+     .checks = efa_checks},
+    {.name = "verbs;ofi_rxm",
+     .domains_max = 64,
+     .piece_bytes_max = PIECE_BYTES_MAX,
+     .merge_bytes_max = MERGE_BYTES_MAX,
+     .rdma = true,
+     .emptied_first = true,
+     .nameless_errors = true},
+    {.name = "tcp",
+     .domains_max = 1024,
+     .piece_bytes_max = PIECE_BYTES_MAX,
+     .merge_bytes_max = MERGE_BYTES_MAX,
+     .measured = true,
+     .placed = true,
+     .binds_to_ip = true},
+    {.name = "net",
+     .domains_max = 1024,
+     .piece_bytes_max = PIECE_BYTES_MAX,
+     .merge_bytes_max = MERGE_BYTES_MAX,
+     .measured = true,
+     .placed = true,
+     .binds_to_ip = true},
     {.name = "tcp;ofi_rxm",
      .domains_max = 32,
+     .piece_bytes_max = PIECE_BYTES_MAX,
+     .merge_bytes_max = MERGE_BYTES_MAX,
      .measured = true,
      .placed = true,
      .binds_to_ip = true,
@@ -26,12 +131,18 @@ static const struct ofi_provider table[] = {
          "it; tcp does not"},
     {.name = "shm",
      .domains_max = 8,
+     .piece_bytes_max = PIECE_BYTES_MAX,
+     .merge_bytes_max = SHM_MERGE_BYTES_MAX,
      .measured = true,
      .placed = true,
+     .without_ip = true,
+     .local = true,
      .by_name_only = true,
      .warning = "shm reaches this machine only, and writes to a killed peer may hang for ever"},
     {.name = "sockets",
      .domains_max = 64,
+     .piece_bytes_max = PIECE_BYTES_MAX,
+     .merge_bytes_max = MERGE_BYTES_MAX,
      .measured = true,
      .placed = true,
      .binds_to_ip = true,
@@ -40,19 +151,36 @@ static const struct ofi_provider table[] = {
          "sockets is libfabric's slow emulation, kept for tests: a provider that is deprecated"},
 };
 
-/* Shrink tcp;ofi_rxm endpoints from 70 MB to 3 MB, keep verbs from holding closed registrations
- * alive, and keep libinfinipath, which Debian's libfabric loads, from catching SIGSEGV. */
+/*
+ * Shrink tcp;ofi_rxm endpoints from 70 MB to 3 MB, keep verbs from holding closed registrations alive, and keep
+ * libinfinipath, which Debian's libfabric loads, from catching SIGSEGV. Registered memory stays with the
+ * parent where an engine forks. efa's shared memory is off as well before there is an endpoint: its queue
+ * has no descriptor else.
+ */
 static const char *const environment[][2] = {
     {"FI_OFI_RXM_BUFFER_SIZE", "1024"}, {"FI_OFI_RXM_MSG_TX_SIZE", "64"},
     {"FI_OFI_RXM_MSG_RX_SIZE", "64"},   {"FI_MR_CACHE_MAX_COUNT", "0"},
-    {"IPATH_NO_BACKTRACE", "1"},
+    {"IPATH_NO_BACKTRACE", "1"},        {"FI_EFA_FORK_SAFE", "1"},
+    {"RDMAV_FORK_SAFE", "1"},           {"FI_EFA_ENABLE_SHM_TRANSFER", "0"},
 };
+
+/* rxm's completion queue has room for this many peers; 256 unless told, which soft-RoCE's queues have not. */
+static uint32_t peers_expected = 64;
+
+void ofi_expect_peers(uint32_t peers)
+{
+    peers_expected = hlg_max_u32(peers_expected, peers);
+}
 
 static void set_environment(void)
 {
+    char peers[12];
+
     for (size_t i = 0; i < sizeof environment / sizeof environment[0]; i++) {
         (void)setenv(environment[i][0], environment[i][1], 0);
     }
+    (void)snprintf(peers, sizeof peers, "%u", peers_expected);
+    (void)setenv("FI_UNIVERSE_SIZE", peers, 0);
 }
 
 /* The native RDM endpoint over TCP was called net up to 1.17, where "tcp" means tcp;ofi_rxm. */
@@ -92,7 +220,33 @@ const struct ofi_provider *ofi_provider_find(const char *name)
     return NULL;
 }
 
-static struct fi_info *make_hints(const struct ofi_provider *provider)
+bool ofi_provider_is_served(const struct ofi_provider *provider, char *sentence, size_t bytes)
+{
+    const uint32_t here = fi_version();
+    const uint32_t least = provider->version_min;
+
+    if (!FI_VERSION_LT(here, least)) {
+        return true;
+    }
+    (void)snprintf(sentence, bytes,
+                   "provider %s needs libfabric %u.%u or newer, and this is %u.%u: %s",
+                   provider->name, FI_MAJOR(least), FI_MINOR(least), FI_MAJOR(here), FI_MINOR(here),
+                   provider->version_remedy);
+    return false;
+}
+
+bool ofi_is_loopback(const char *node)
+{
+    struct in_addr v4;
+    struct in6_addr v6;
+
+    if (inet_pton(AF_INET, node, &v4) == 1) {
+        return ntohl(v4.s_addr) >> 24 == IN_LOOPBACKNET;
+    }
+    return inet_pton(AF_INET6, node, &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
+}
+
+static struct fi_info *make_hints(const struct ofi_provider *provider, bool gpus)
 {
     struct fi_info *hints = fi_allocinfo();
 
@@ -104,6 +258,10 @@ static struct fi_info *make_hints(const struct ofi_provider *provider)
     hints->ep_attr->type = FI_EP_RDM;
     hints->domain_attr->mr_mode =
         FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY | FI_MR_ENDPOINT;
+    if (gpus) {
+        hints->caps |= FI_HMEM;
+        hints->domain_attr->mr_mode |= FI_MR_HMEM;
+    }
     hints->domain_attr->threading = FI_THREAD_DOMAIN;
     hints->fabric_attr->prov_name = strdup(provider->name);
     if (hints->fabric_attr->prov_name == NULL) {
@@ -118,6 +276,7 @@ static bool is_wanted(const struct ofi_provider *provider, const struct fi_info 
                       const struct fi_info *kept)
 {
     if (strcmp(info->fabric_attr->prov_name, provider->name) != 0 ||
+        (provider->fabric != NULL && strcmp(info->fabric_attr->name, provider->fabric) != 0) ||
         info->domain_attr->cq_data_size < sizeof(uint32_t) || info->tx_attr->size == 0) {
         return false;
     }
@@ -129,24 +288,32 @@ static bool is_wanted(const struct ofi_provider *provider, const struct fi_info 
     return true;
 }
 
-struct fi_info *ofi_infos(const struct ofi_provider *provider, const char *node)
+/* Behaviour is asked for by version; the layout of structures follows the headers by itself. */
+static uint32_t api_version(const struct ofi_provider *provider)
 {
     const uint32_t built = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
+    const uint32_t wanted = FI_VERSION_LT(built, provider->api) ? provider->api : built;
+
+    return FI_VERSION_LT(fi_version(), wanted) ? fi_version() : wanted;
+}
+
+static struct fi_info *look(const struct ofi_provider *provider, const char *node, bool gpus)
+{
     struct fi_info *found = NULL;
 
     set_environment();
-    struct fi_info *hints = make_hints(provider);
+    struct fi_info *hints = make_hints(provider, gpus);
     if (hints == NULL) {
         return NULL;
     }
     if (node == NULL && provider->binds_to_ip) {
         node = "127.0.0.1";
     }
-    if (strcmp(provider->name, "shm") == 0 || strcmp(provider->name, "efa") == 0) {
-        node = NULL; /* not addressed by IP */
+    if (provider->without_ip) {
+        node = NULL;
     }
-    const uint32_t version = FI_VERSION_LT(fi_version(), built) ? fi_version() : built;
-    if (fi_getinfo(version, node, NULL, node != NULL ? FI_SOURCE : 0, hints, &found) != 0) {
+    if (fi_getinfo(api_version(provider), node, NULL, node != NULL ? FI_SOURCE : 0, hints,
+                   &found) != 0) {
         found = NULL;
     }
     fi_freeinfo(hints);
@@ -165,6 +332,18 @@ struct fi_info *ofi_infos(const struct ofi_provider *provider, const char *node)
         found = next;
     }
     return kept;
+}
+
+struct fi_info *ofi_infos(const struct ofi_provider *provider, const char *node)
+{
+    return look(provider, node, false);
+}
+
+struct fi_info *ofi_infos_for_gpus(const struct ofi_provider *provider, const char *node)
+{
+    struct fi_info *infos = look(provider, node, true);
+
+    return infos != NULL ? infos : look(provider, node, false);
 }
 
 void ofi_infos_free(struct fi_info *infos)

@@ -1,5 +1,5 @@
-// The one C++ file: SimGrid 3.32's C API has no asynchronous one-sided flow and lets its exceptions
-// through C frames. Nothing but sgx.h may call in here.
+// The one C++ file, for SimGrid 3.32 and 4.0: the C API of 3.32 has no asynchronous one-sided flow and
+// lets its exceptions through C frames. Nothing but sgx.h may call in here.
 #include "sgx.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <set>
 #include <simgrid/s4u.hpp>
+#include <simgrid/version.h>
 #include <string>
 #include <vector>
 
@@ -58,8 +59,87 @@ int fail(const char *sentence)
     return -1;
 }
 
+// What 4.0 calls otherwise than 3.32.
+#if SIMGRID_VERSION >= 40000
+using Finished = sg::Comm; // of what a callback tells the end
+
+sg::NetZone *add_full_zone(sg::Engine *engine, const char *name)
+{
+    return engine->get_netzone_root()->add_netzone_full(name);
+}
+
+sg::NetZone *add_star_zone(sg::Engine *engine, sg::NetZone *parent, const std::string &name)
+{
+    return (parent != nullptr ? parent : engine->get_netzone_root())->add_netzone_star(name);
+}
+
+sg::Host *add_host(sg::NetZone *zone, const std::string &name)
+{
+    return zone->add_host(name, 1e9)->seal();
+}
+
+sg::SplitDuplexLink *add_link(sg::NetZone *zone, const std::string &name, double bandwidth)
+{
+    return zone->add_split_duplex_link(name, bandwidth);
+}
+
+// To a zone of a star, through a router of its own, which the star reaches by no link (seal() says so).
+void add_route_to_zone(sg::NetZone *root, sg::NetZone *zone, const std::string &router,
+                       const std::vector<sg::LinkInRoute> &by)
+{
+    zone->set_gateway(zone->add_router(router));
+    zone->seal();
+    root->add_route(zone, nullptr, by, true);
+}
+
+void add_route(sg::NetZone *zone, const sg::Host *source, const sg::Host *target,
+               const std::vector<sg::LinkInRoute> &by, bool back)
+{
+    zone->add_route(source, target, by, back);
+}
+#else
+using Finished = sg::Activity;
+
+sg::NetZone *add_full_zone(sg::Engine *, const char *name)
+{
+    return sg::create_full_zone(name);
+}
+
+sg::NetZone *add_star_zone(sg::Engine *, sg::NetZone *parent, const std::string &name)
+{
+    auto *zone = sg::create_star_zone(name);
+    return parent != nullptr ? zone->set_parent(parent) : zone;
+}
+
+sg::Host *add_host(sg::NetZone *zone, const std::string &name)
+{
+    return zone->create_host(name, 1e9)->seal();
+}
+
+sg::SplitDuplexLink *add_link(sg::NetZone *zone, const std::string &name, double bandwidth)
+{
+    return zone->create_split_duplex_link(name, bandwidth);
+}
+
+void add_route_to_zone(sg::NetZone *root, sg::NetZone *zone, const std::string &name,
+                       const std::vector<sg::LinkInRoute> &by)
+{
+    auto *router = zone->create_router(name);
+    zone->add_route(router, nullptr, nullptr, nullptr, std::vector<sg::LinkInRoute>{}, true);
+    zone->seal();
+    root->add_route(zone->get_netpoint(), nullptr, router, nullptr, by, true);
+}
+
+void add_route(sg::NetZone *zone, const sg::Host *source, const sg::Host *target,
+               const std::vector<sg::LinkInRoute> &by, bool back)
+{
+    zone->add_route(source->get_netpoint(), target != nullptr ? target->get_netpoint() : nullptr,
+                    nullptr, nullptr, by, back);
+}
+#endif
+
 // 3.32 reports some flows twice, and cancelled ones later: by then the number may be another's.
-void on_completion(sg::Activity const &activity)
+void on_completion(Finished const &activity)
 {
     const auto number = reinterpret_cast<uintptr_t>(activity.get_data<void>());
     if (number != 0 && number <= flows.size() && flows[number - 1].get() == &activity) {
@@ -72,9 +152,9 @@ void on_completion(sg::Activity const &activity)
 void attach(sg::NetZone *zone, uint32_t nic)
 {
     const std::string name = "nic" + std::to_string(nic);
-    auto *host = zone->create_host(name, 1e9)->seal();
+    auto *host = add_host(zone, name);
     // No latency: CM02 would share by it. The transport adds it.
-    auto *link = zone->create_split_duplex_link(name, shape[nic].bandwidth * units);
+    auto *link = add_link(zone, name, shape[nic].bandwidth * units);
     link->seal();
     nics.push_back(host);
     links.push_back(link);
@@ -84,15 +164,14 @@ void attach(sg::NetZone *zone, uint32_t nic)
 void attach_to_star(sg::NetZone *zone, uint32_t nic)
 {
     attach(zone, nic);
-    zone->add_route(nics[nic]->get_netpoint(), nullptr, nullptr, nullptr,
-                    {{links[nic], sg::LinkInRoute::Direction::UP}}, true);
+    add_route(zone, nics[nic], nullptr, {{links[nic], sg::LinkInRoute::Direction::UP}}, true);
 }
 
 // The same routes as a star's, each by itself: SimGrid finds one in a third of the time (3.32, measured),
 // at the price of a table of all pairs.
-void build_table(uint32_t count)
+void build_table(sg::Engine *engine, uint32_t count)
 {
-    auto *root = sg::create_full_zone("fabric");
+    auto *root = add_full_zone(engine, "fabric");
     for (uint32_t nic = 0; nic < count; nic++) {
         attach(root, nic);
     }
@@ -100,40 +179,35 @@ void build_table(uint32_t count)
         const uint32_t source = pair / count;
         const uint32_t target = pair % count;
         if (source != target) {
-            root->add_route(nics[source]->get_netpoint(), nics[target]->get_netpoint(), nullptr,
-                            nullptr,
-                            {{links[source], sg::LinkInRoute::Direction::UP},
-                             {links[target], sg::LinkInRoute::Direction::DOWN}},
-                            false);
+            add_route(root, nics[source], nics[target],
+                      {{links[source], sg::LinkInRoute::Direction::UP},
+                       {links[target], sg::LinkInRoute::Direction::DOWN}},
+                      false);
         }
     }
     root->seal();
 }
 
-void build()
+void build(sg::Engine *engine)
 {
     const auto count = static_cast<uint32_t>(shape.size());
     if (uplink == 0 && count <= table_nics_max) {
-        build_table(count);
+        build_table(engine, count);
         return;
     }
-    auto *root = sg::create_star_zone("fabric");
+    auto *root = add_star_zone(engine, nullptr, "fabric");
     for (uint32_t nic = 0; uplink == 0 && nic < count; nic++) {
         attach_to_star(root, nic);
     }
     for (uint32_t nic = 0; uplink != 0 && nic < count;) {
         const uint32_t group = shape[nic].group;
         const std::string name = "group" + std::to_string(group);
-        auto *zone = sg::create_star_zone(name)->set_parent(root);
+        auto *zone = add_star_zone(engine, root, name);
         for (; nic < count && shape[nic].group == group; nic++) {
             attach_to_star(zone, nic);
         }
-        auto *router = zone->create_router(name + "router");
-        zone->add_route(router, nullptr, nullptr, nullptr, std::vector<sg::LinkInRoute>{}, true);
-        zone->seal();
-        const auto *up = root->create_split_duplex_link(name + "up", uplink * units)->seal();
-        root->add_route(zone->get_netpoint(), nullptr, router, nullptr,
-                        {{up, sg::LinkInRoute::Direction::UP}}, true);
+        const auto *up = add_link(root, name + "up", uplink * units)->seal();
+        add_route_to_zone(root, zone, name + "router", {{up, sg::LinkInRoute::Direction::UP}});
     }
     root->seal();
 }
@@ -156,9 +230,9 @@ void start_engine()
     for (size_t i = 0; i < before.size(); i++) {
         (void)sigaction(taken_signals[i], &before[i], nullptr);
     }
-    build();
+    build(engine);
     engine->track_vetoed_activities(&stop);
-    sg::Activity::on_completion_cb(on_completion);
+    Finished::on_completion_cb(on_completion);
 }
 
 bool is_same(const sgx_platform &platform)

@@ -18,6 +18,10 @@
 #include "../channel.h"
 #include "../transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_fault;
 
 enum hlg_fault_kind {
@@ -170,5 +174,9 @@ bool hlg_fault_owns(const struct hlg_fault *fault, const void *memory);
 
 /* Recount what is held. Returns 0, or the number of the check that failed. */
 int hlg_fault_check(const struct hlg_fault *fault);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -13,6 +13,10 @@
 #include "../channel.h"
 #include "../transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_loop;
 
 /* Durations are drawn evenly from [min, max]. */
@@ -59,9 +63,13 @@ struct hlg_loop_config {
         old_addresses; /* an endpoint has the address of a closed or killed one of its lane and rail, as
                            with a fixed port: a late write finds it, and the key alone keeps it out */
     bool
+        acknowledged; /* DONE_WRITE means acknowledged, not placed: pieces of up to 256 bytes complete
+                          before they land, by a coin, and land whatever becomes of their source */
+    bool
         old_keys; /* keys are not drawn but counted, so that an old one is a new one's too: a provider
                       that must not be trusted */
     uint64_t piece_bytes_max;
+    uint64_t merge_bytes_max; /* caps.merge_bytes_max; 0: none */
     hlg_time stall_ns;
     struct hlg_loop_span land_ns;  /* from write to landing */
     struct hlg_loop_span imm_ns;   /* from landing to the target's immediate */
@@ -178,8 +186,9 @@ struct hlg_loop_stats {
     uint64_t drops;
     uint64_t kills;
     uint64_t breaks;
-    uint64_t lates; /* landings of pieces that had been reported failed */
-    uint64_t downs; /* PEER_DOWN events */
+    uint64_t acknowledged; /* pieces that completed before they landed */
+    uint64_t lates;        /* landings of pieces that had been reported failed */
+    uint64_t downs;        /* PEER_DOWN events */
     uint64_t
         old_keys; /* pieces that found an endpoint at the address, and no registration of their key */
 };
@@ -191,5 +200,9 @@ uint64_t hlg_loop_trace_hash(const struct hlg_loop *loop);
 
 /* Recount pools, queues and the schedule. Returns 0, or the number of the check that failed. */
 int hlg_loop_check(const struct hlg_loop *loop);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,6 +1,7 @@
 /*
- * Endpoints over libfabric (1.17 or newer). Memory is host memory only: nothing here registers or
- * has ever been run on device memory.
+ * Endpoints over libfabric (1.17 or newer). Memory of GPUs is registered where config.device_memory asks
+ * for it and the provider takes it (CUDA interface; dma-buf with libfabric 1.20); that has never been run
+ * on a GPU. Other providers need the staged path (staged.h).
  *
  * A fabric gives endpoints of one provider. Each endpoint has a domain, a completion queue, an
  * address vector and registrations of its own, so that closing it fences all that it exposed.
@@ -10,6 +11,10 @@
 
 #include "halage/transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_OFI_PROVIDERS_MAX 8u
 
 /* Numbers that are 0 take their defaults. Read during hlg_ofi_open, not kept. */
@@ -17,17 +22,27 @@ struct hlg_ofi_config {
     /* "auto", "tcp" (native RDM over TCP, which libfabric calls net before 1.18), or libfabric's own
      * name: net, tcp;ofi_rxm, shm, sockets, verbs;ofi_rxm, efa. NULL: auto. */
     const char *provider;
-    const char *node;    /* IP address to bind to, if not shm or efa; NULL: 127.0.0.1 where
+    const char *node; /* IP address to bind to, if not shm or efa; NULL: 127.0.0.1 where
                                  one is needed */
-    uint32_t port;       /* first TCP port that endpoints bind to, if they do; each takes the next
+    uint32_t port;    /* first TCP port that endpoints bind to, if they do; each takes the next
                                  one that is free, of 1024; 0: any */
-    uint32_t rails;      /* endpoints of each lane; 1 */
-    uint32_t pieces_max; /* pieces in flight of one endpoint; 256 */
+    const char *
+        devices; /* NICs to use, with commas between, in turn: names of libfabric or of the RDMA device, or bus
+                            ids; NULL: all of the provider */
+    /* [lane_count] NICs of each lane, named as in `devices`: its rails take them in this order, and again from the first
+       where they are fewer; NULL entries, and lanes beyond lane_count, take all in turn. NULL: all lanes do. */
+    const char *const *lane_devices;
+    uint32_t lane_count;
+    uint32_t rails;           /* endpoints of each lane; 1 */
+    uint32_t pieces_max;      /* pieces in flight of one endpoint; 256 */
     uint32_t peer_pieces_max; /* of these, to one peer; 64 */
     uint32_t cq_depth;        /* immediates that may wait unread; 4096 */
     uint32_t peers_max;       /* of one endpoint; 64 */
     uint32_t mems_max;        /* registrations of one endpoint; 1024 */
-    hlg_time stall_ns;        /* refusal after which a peer is down; 2 s */
+    bool device_memory; /* memory of GPUs will be registered: ask for FI_HMEM. Where the provider
+                                 has it not, caps.device_memory says so */
+    bool unmerged;      /* pages that follow one another are written one by one */
+    hlg_time stall_ns;  /* refusal after which a peer is down; 2 s */
     /* Takes one sentence, lower case and without a newline: what auto chose and why, and the first
      * error of each peer. Called on the thread that calls in. NULL: dropped. */
     void (*log)(void *context, const char *sentence);
@@ -74,5 +89,36 @@ void hlg_ofi_close(struct hlg_fabric *fabric);
  * Returns how many were filled in. Cost: the first call some 0.1 s, which libfabric takes to start.
  */
 uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint32_t capacity);
+
+struct hlg_ofi_version {
+    uint32_t major;
+    uint32_t minor;
+};
+
+/* Version of the libfabric that runs, whatever halage was built with; 0.0 if it was built without any. */
+struct hlg_ofi_version hlg_ofi_version(void);
+
+/* The first libfabric that a provider works with: 0.0 for any, also of a name that is none. hlg_ofi_open() refuses
+ * an older one, auto passes it over and says so, and hlg_ofi_list() leaves it out. */
+struct hlg_ofi_version hlg_ofi_version_min(const char *provider);
+
+/* A device that a provider can use. */
+struct hlg_ofi_device {
+    char name[64]; /* libfabric's: "rdmap79s0-rdm", "mlx5_0", "eth0" */
+    char provider[32];
+    bool on_bus; /* PCI; else the rest is 0 */
+    uint16_t domain;
+    uint8_t bus;
+    uint8_t slot;
+    uint8_t function;
+};
+
+/* List the devices of all providers that can be used here, the preferred provider's first. Returns how many were filled
+ * in. Cost: as hlg_ofi_list(). */
+uint32_t hlg_ofi_devices(const char *node, struct hlg_ofi_device *devices, uint32_t capacity);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

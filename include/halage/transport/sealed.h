@@ -17,6 +17,10 @@
 
 #include "halage/channel.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_SEALED_KEY_BYTES 32u
 
 /* A frame of the channel below is this much longer than the one within it. */
@@ -91,5 +95,9 @@ int hlg_sealed_key_make(uint8_t key[HLG_SEALED_KEY_BYTES]);
 void hlg_sealed_key_print(const uint8_t key[HLG_SEALED_KEY_BYTES],
                           char text[HLG_SEALED_KEY_DIGITS + 1]);
 bool hlg_sealed_key_parse(const char *text, uint8_t key[HLG_SEALED_KEY_BYTES]);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

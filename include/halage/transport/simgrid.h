@@ -23,6 +23,10 @@
 #include "../channel.h"
 #include "../transport.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 struct hlg_simgrid;
 
 /* What a node has of its own. */
@@ -188,5 +192,9 @@ uint64_t hlg_simgrid_trace_hash(const struct hlg_simgrid *sim);
 
 /* Recount pools, windows and the schedule. Returns 0, or the number of the check that failed. */
 int hlg_simgrid_check(const struct hlg_simgrid *sim);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -9,6 +9,10 @@
 
 #include "halage/channel.h"
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 #define HLG_TCP_NAME_BYTES 80u
 
 /* The longest frame that a channel can be made for: a message and what a decorator puts around it. */
@@ -77,5 +81,9 @@ bool hlg_tcp_is_loopback(const char *name);
  * Returns 0, or an error with a sentence, as hlg_tcp_dial() does. Sends nothing, but may ask DNS.
  */
 int hlg_tcp_local_ip(const char *address, char *ip, char *error, size_t error_bytes);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif

@@ -1,0 +1,45 @@
+/*
+ * How bytes that landed become visible to the device that will read them. The pump drives a flusher
+ * between the last immediate of a request and its READY; a fabric or messenger provides it where
+ * something is to be done. One thread: the pump's.
+ */
+#ifndef HALAGE_FLUSH_H
+#define HALAGE_FLUSH_H
+
+#include "base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* What a decode node does before READY for GPU memory that NICs write themselves. */
+enum hlg_flush_policy {
+    HLG_FLUSH_AUTO = 0, /* CUDA where the GPU's attributes say that it does not order such writes */
+    HLG_FLUSH_NONE,     /* nothing, whatever the GPU says: for tests and measurements */
+    HLG_FLUSH_CUDA,     /* cuFlushGPUDirectRDMAWrites */
+};
+
+struct hlg_flushed {
+    hlg_handle request;
+    int32_t
+        status; /* 0: visible. Negative: never will be. Either way the pages are touched no more */
+};
+
+struct hlg_flusher {
+    /*
+     * One run of bytes in device memory that a request owns; NULL: only whole requests are of
+     * interest. All runs of a request come before its finish, and no other request's in between.
+     * Returns 1, or 0: not now, offer it again. A failure is kept and told by poll.
+     */
+    int (*span)(struct hlg_flusher *flusher, void *base, uint64_t bytes);
+    /* All runs of this request were taken. Returns 1, or 0: not now, call it again. */
+    int (*finish)(struct hlg_flusher *flusher, hlg_handle request);
+    /* Requests that are over, in the order of finish. Returns how many of `capacity` were filled in. */
+    int (*poll)(struct hlg_flusher *flusher, struct hlg_flushed *done, uint32_t capacity);
+};
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,48 @@
+#!/usr/bin/env bash
+# Preset minimal needs libc and nothing else: it configures without pkg-config, builds, runs, installs, and what it
+# leaves undefined is libc's. usage: test_minimal.sh SOURCES
+set -euo pipefail
+
+sources=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+fail()
+{
+    [ ! -s "$work/log" ] || cat "$work/log" >&2
+    echo "minimal: $1" >&2
+    exit 1
+}
+
+printf '#!/bin/sh\necho "$*" >>"%s"\nexit 1\n' "$work/asked" >"$work/pkg-config"
+chmod +x "$work/pkg-config"
+export PKG_CONFIG=$work/pkg-config
+cd "$sources"
+cmake --preset minimal -B "$work/build" -DCMAKE_BUILD_TYPE=None '-DCMAKE_C_FLAGS=-O0 -Wno-format-truncation' \
+    >"$work/log" 2>&1 || fail "it cannot be configured"
+[ ! -e "$work/asked" ] || fail "pkg-config was asked: $(head -n 1 "$work/asked")"
+cmake --build "$work/build" >"$work/log" 2>&1 || fail "it cannot be built"
+
+# it works, also when things go wrong
+"$work/build/bin/example-loop" 'reorder ppm 300000
+delay ppm 300000 span 1us..100us
+partial ppm 300000' >"$work/log" || fail "the example failed"
+cat "$work/log"
+
+# libc alone: the program by what it loads, the archives by what they leave undefined
+program=$work/build/bin/example-loop
+needed=$(readelf -d "$program" | sed -n 's/.*NEEDED.*\[\(.*\)\]/\1/p')
+[ "$needed" = libc.so.6 ] || fail "the example loads: $needed"
+libc=$(ldd "$program" | sed -n 's/.*libc\.so\.6 => \([^ ]*\).*/\1/p')
+nm -D --defined-only "$libc" | sed 's/.* //; s/@.*//' | sort -u >"$work/libc"
+cmake --install "$work/build" --prefix "$work/installed" >"$work/log" || fail "it cannot be installed"
+archives=("$work"/installed/lib*/libhalage*.a)
+for part in halage halage_loop halage_fault; do
+    ls "$work"/installed/lib*/lib$part.a >/dev/null 2>&1 || fail "lib$part.a is not installed"
+done
+nm --defined-only "${archives[@]}" | sed -n 's/^[0-9a-f]* [A-Z] //p' | sort -u >"$work/ours"
+foreign=$(nm -u "${archives[@]}" | sed -n 's/^ *U //p' | sort -u | comm -23 - "$work/ours" | comm -23 - "$work/libc" |
+    grep -v '^_GLOBAL_OFFSET_TABLE_$' || true)
+[ -z "$foreign" ] || fail "these are not libc's: $foreign"
+[ ! -e "$work"/installed/include/halage/messenger.h ] || fail "messenger.h is installed, which is not built"
+echo "minimal: ${#archives[@]} archives, libc alone"

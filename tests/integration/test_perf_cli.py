@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""`halage perf` as a user calls it: a tiny run over libfabric's TCP provider with every byte looked at, alone
+and against the bare loop, to one and to several peers; a wrong byte that is planted is noticed; JSON and TSV
+have their shape; what is asked for and cannot be is refused in a sentence; a signal leaves what was done."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+import unittest
+
+BIN = pathlib.Path(os.environ["HALAGE_BIN_DIR"])
+SMALL = ["--provider", "tcp", "--span", 5, "--pages", 8, "--no-latency"]
+
+
+def perf(*words):
+    return subprocess.run([str(w) for w in [BIN / "halage", "perf", *words]], capture_output=True,
+                          text=True, timeout=60, check=False)
+
+
+class Run(unittest.TestCase):
+    def expect_rows(self, result, count):
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        root = json.loads(result.stdout[result.stdout.index("\n{"):])
+        self.assertEqual(len(root["rows"]), count)
+        for row in root["rows"]:
+            self.assertGreater(row["sent"], 0)
+            self.assertEqual(row["total_bytes"], row["sent"] * row["bytes"])
+            self.assertAlmostEqual(row["us_per_xfer"] * row["mxfers_per_second"], 1, 6)
+            self.assertAlmostEqual(row["gb_per_second"],
+                                   row["mxfers_per_second"] * row["bytes"] / 1e3, 6)
+        return root
+
+    def test_every_byte_arrives_in_both_orders(self):
+        result = perf("run", "--local", "--check", "--rounds", 2, "--sizes", "1,1k,64k", *SMALL,
+                      "--json", "-")
+        root = self.expect_rows(result, 6)
+        self.assertEqual({row["order"] for row in root["rows"]}, {"contiguous", "scattered"})
+        for row in root["rows"]:
+            self.assertGreater(row["checked_bytes"], 0)
+            self.assertEqual(row["wrong_bytes"], 0)
+            self.assertEqual(row["rounds"], 2)
+        self.assertNotIn("ratio", root["rows"][0])
+        self.assertRegex(result.stdout, r"check: \d+ bytes looked at, 0 wrong\n")
+
+    def test_a_wrong_byte_is_noticed(self):
+        result = perf("run", "--local", "--check", "--plant", "--rounds", 1, "--sizes", "1k",
+                      "--order", "scattered", *SMALL)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"halage perf run: [1-9]\d* bytes are wrong at the target\n")
+        self.assertIn("WRONG", result.stdout)
+
+    def test_peers_and_rails_share_the_work(self):
+        result = perf("run", "--local", "--check", "--rounds", 1, "--sizes", "4k", "--peers", 3,
+                      "--rails", 2, "--order", "scattered", *SMALL, "--json", "-")
+        root = self.expect_rows(result, 1)
+        self.assertEqual((root["peers"], root["rails"]), (3, 2))
+        self.assertEqual(root["rows"][0]["sent"] % 3, 0)
+        self.assertEqual(root["rows"][0]["wrong_bytes"], 0)
+
+    def test_pairs_with_the_bare_loop_give_ratios(self):
+        with tempfile.TemporaryDirectory() as directory:
+            table = pathlib.Path(directory) / "perf.tsv"
+            result = perf("run", "--local", "--bare", "--pairs", 3, "--sizes", "1k,16k", "--order",
+                          "contiguous", *SMALL, "--json", "-", "--write", table)
+            lines = [line for line in table.read_text().splitlines() if not line.startswith("#")]
+        root = self.expect_rows(result, 2)
+        for row in root["rows"]:
+            ratio = row["ratio"]
+            self.assertEqual(len(ratio["pairs"]), 3)
+            self.assertEqual(ratio["median"], sorted(ratio["pairs"])[1])
+            self.assertLessEqual(ratio["q1"], ratio["median"])
+            self.assertLessEqual(ratio["median"], ratio["q3"])
+            self.assertGreater(row["bare_mxfers_per_second"], 0)
+        self.assertEqual([line.split("\t")[2] for line in lines], ["bytes", "1024", "16384"])
+        self.assertEqual({line.count("\t") for line in lines}, {11})
+        self.assertEqual(lines[1].split("\t")[5:8], ["-"] * 3)  # no latency was measured
+
+    def test_latency_is_a_distribution(self):
+        result = perf("run", "--local", "--rounds", 1, "--sizes", "256", "--span", 20, "--order",
+                      "contiguous", "--provider", "tcp", "--json", "-")
+        latency = self.expect_rows(result, 1)["rows"][0]["latency_us"]
+        self.assertGreater(latency["p50"], 0)
+        self.assertLessEqual(latency["p50"], latency["p90"])
+        self.assertLessEqual(latency["p90"], latency["p99"])
+
+    def test_writes_that_are_taken_in_parts_arrive(self):
+        result = perf("run", "--local", "--check", "--rounds", 2, "--sizes", "64", "--window", 31, "--order",
+                      "scattered", "--provider", "tcp", "--span", 5, "--pages", 100, "--no-latency",
+                      "--json", "-")
+        row = self.expect_rows(result, 1)["rows"][0]
+        self.assertEqual(row["wrong_bytes"], 0)
+
+    def test_layers_go_when_they_are_stamped(self):
+        result = perf("layer", "--local", "--provider", "tcp", "--forwards", 1, "--layers", 3,
+                      "--pages", 2, "--page-bytes", 512, "--layer-us", 30000, "--json", "-")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        rows = json.loads(result.stdout[result.stdout.index("\n{"):])["rows"]
+        self.assertEqual([row["counters"] for row in rows], ["core", "thread"])
+        for row in rows:
+            self.assertEqual(row["handed_us"]["count"], 3)
+            self.assertEqual(row["sent_us"]["count"], 1)
+            self.assertEqual(row["ready_us"]["count"], 1)
+            self.assertGreater(row["handed_us"]["p50"], 0)
+            # If nobody looked at the counter, the end of the forward would be what sends its layers.
+            self.assertLess(row["handed_us"]["p50"], 45000)
+            self.assertLessEqual(row["handed_us"]["p50"], row["posted_us"]["p50"])
+
+    def test_two_commands_meet(self):
+        with subprocess.Popen([str(BIN / "halage"), "perf", "serve", "--listen", "127.0.0.1:0"],
+                              stdout=subprocess.PIPE, text=True) as server:
+            try:
+                address = server.stdout.readline().split()[1]
+                for _ in range(2):
+                    result = perf("run", address, "--check", "--rounds", 1, "--sizes", "4k", *SMALL)
+                    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            finally:
+                server.send_signal(signal.SIGTERM)
+            self.assertEqual(server.wait(timeout=10), 130)
+
+    def test_a_signal_leaves_what_was_done(self):
+        with subprocess.Popen([str(w) for w in [BIN / "halage", "perf", "run", "--local",
+                                                "--provider", "tcp", "--rounds", 1000, "--sizes",
+                                                "64,4k", "--no-latency", "--span", 30]],
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as run:
+            run.stderr.readline()  # progress: a round is under way
+            run.send_signal(signal.SIGINT)
+            out, err = run.communicate(timeout=20)
+        self.assertEqual(run.returncode, 130, out + err)
+        self.assertIn("interrupted: the last row is partial", out)
+
+
+class Refusals(unittest.TestCase):
+    CASES = [
+        (["perf", "fly"], "unknown kind 'fly'; valid: serve run layer"),
+        (["perf", "run"], "give the address of 'halage perf serve', or --local"),
+        (["perf", "run", "a:1", "b:1"], "unknown argument 'b:1'; one address is enough"),
+        (["perf", "run", "--local", "--memory", "cuda"], "device memory cannot be measured yet"),
+        (["perf", "run", "--local", "--sizes", "4k,"], "--sizes 4k,: not a list"),
+        (["perf", "run", "--local", "--peers", "65"], "--peers 65: not a whole number from 1 to 64"),
+        (["perf", "run", "--local", "--bare", "--peers", "2"], "--bare has one peer and one rail"),
+        (["perf", "run", "--local", "--bare", "--rounds", "2"], "--rounds is for runs without --bare"),
+        (["perf", "run", "--local", "--order", "up"], "use contiguous, scattered or both"),
+        (["perf", "run", "--local", "--wide"], "unknown option '--wide'; valid: --local"),
+        (["perf", "run", "--local", "--provider", "pigeon"], "there is no provider pigeon"),
+        (["perf", "run", "127.0.0.1:99999"], "'127.0.0.1:99999' is not an address: write host:port"),
+        (["perf", "layer", "--local", "--counters", "gpu"], "use core, thread or both"),
+        (["perf", "layer", "--local", "--cpu", "1023"], "--cpu 1023: not a processor that may be used here"),
+        (["perf", "serve", "--listen", "0.0.0.0:0"], "listen on loopback, or allow it"),
+    ]
+
+    def test_each_in_one_sentence(self):
+        for words, sentence in self.CASES:
+            result = subprocess.run([str(BIN / "halage"), *words], capture_output=True, text=True,
+                                    timeout=20, check=False)
+            self.assertEqual(result.returncode, 2, words)
+            self.assertIn(sentence, result.stderr)
+            self.assertEqual(result.stderr.count("\n"), 1, result.stderr)
+
+    def test_failures_name_the_cause(self):
+        result = perf("run", "127.0.0.1:9", "--rounds", 1)
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("cannot reach 127.0.0.1:9", result.stderr)
+
+    def test_a_table_that_is_lost_is_a_failure(self):
+        with open("/dev/full", "w", encoding="utf-8") as full:
+            result = subprocess.run([str(w) for w in [BIN / "halage", "perf", "run", "--local", "--rounds", 1,
+                                                      "--sizes", "4k", *SMALL]],
+                                    stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("the table cannot be printed", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
