@@ -920,6 +920,34 @@ static struct pair *open_flushing(void)
     return p;
 }
 
+/* Whoever carries out a flush asks for the pages: those of the SUBMIT, until the request is over. */
+static void the_pages_of_a_flush_are_those_of_the_submit(void **state)
+{
+    struct pair *p = open_flushing();
+    const struct hlg_decode *d = p->sides[DECODE].decode;
+    const struct pair_ask ask = {.tokens = TOKENS, .page = 3, .first = 1};
+    struct hlg_page_list pages = {.count = 0};
+    uint32_t pool = UINT32_MAX;
+
+    (void)state;
+    const hlg_handle request = submit(p, &ask);
+    const uint32_t count = hlg_layout_pages(&p->sides[DECODE].config.layout, 0, TOKENS - 1);
+    assert_true(hlg_decode_pages(d, request, 0, &pool, &pages));
+    assert_int_equal(pool, 0);
+    assert_int_equal(pages.first, ask.first);
+    assert_int_equal(pages.count, count - ask.first);
+    for (uint32_t i = 0; i < pages.count; i++) {
+        assert_int_equal(pages.pages[i], pair_page(ask.page + ask.first + i));
+    }
+    assert_false(hlg_decode_pages(d, request + 1, 0, &pool, &pages));            /* nobody's */
+    assert_false(hlg_decode_pages(d, request + (1ull << 32), 0, &pool, &pages)); /* another use */
+    assert_false(hlg_decode_pages(d, request | UINT32_MAX, 0, &pool, &pages));
+    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, request), 0);
+    pair_run(p);
+    assert_false(hlg_decode_pages(d, request, 0, &pool, &pages));
+    pair_close(p);
+}
+
 static void ready_waits_for_the_flush(void **state)
 {
     struct pair *p = open_flushing();
@@ -1415,6 +1443,7 @@ int main(void)
         cmocka_unit_test(any_reason_from_outside_is_one_of_ours),
         cmocka_unit_test(answers_after_ready_change_nothing),
         cmocka_unit_test(nothing_is_said_of_a_request_after_ready),
+        cmocka_unit_test(the_pages_of_a_flush_are_those_of_the_submit),
         cmocka_unit_test(ready_waits_for_the_flush),
         cmocka_unit_test(a_request_cancelled_while_flushing_is_not_ready_later),
         cmocka_unit_test(a_flush_that_ends_after_the_cancel_is_nothing),
