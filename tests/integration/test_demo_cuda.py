@@ -118,7 +118,7 @@ class Cuda(unittest.TestCase):
     def test_what_cannot_be_is_said(self):
         cases = (
             (("--staged", "--device=2"), {}, demo.FAILED, "there is no GPU 2: this process sees 2, numbered from 0"),
-            ((), {}, demo.FAILED, "provider net cannot reach memory of GPUs here: add --staged"),
+            ((), {}, demo.FAILED, f"provider {demo.native_tcp()} cannot reach memory of GPUs here: add --staged"),
             (("--staged",), {"FAKE_CUDA_DEVICES": "0"}, demo.FAILED, "this process sees no GPU: check nvidia-smi"),
             (("--staged", "--memory=host"), {}, demo.BAD_INPUT, "--staged: is for memory of GPUs: add --memory cuda"),
             (("--device=0", "--memory=host"), {}, demo.BAD_INPUT, "--device: is for memory of GPUs: add --memory cuda"),
