@@ -491,7 +491,7 @@ static void what_nics_wrote_is_flushed_once_a_request(void **state)
     } cases[] = {{HLG_FLUSH_AUTO, 1, false},
                  {HLG_FLUSH_CUDA, 1, false},
                  {HLG_FLUSH_NONE, 0, false},
-                 {HLG_FLUSH_AUTO, 1, true}};
+                 {HLG_FLUSH_AUTO, 2, true}}; /* once more, to give the pages back */
     struct fake_cuda_control control;
 
     (void)state;
