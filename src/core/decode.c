@@ -36,7 +36,7 @@ struct source {
     uint32_t offset; /* replica offset */
     bool sent;       /* the peer may have seen the REQUEST */
     bool accepted;
-    bool awaits; /* FENCED came; it is believed once `awaited` pieces are counted */
+    bool awaits; /* REJECT or FENCED came; it is believed once `awaited` pieces are counted */
     bool fenced; /* nothing of it can land any more */
     bool lost;   /* the session ended and its domain could not be closed for certain */
     bool wrote;  /* fenced, and something of it may have landed */
@@ -305,11 +305,11 @@ static void fence(struct hlg_decode *d, struct source *source, uint32_t kind)
     }
 }
 
-/* FENCED is believed when what it speaks for is counted: now, or by an immediate to come. */
-static void believe(struct hlg_decode *d, struct source *source)
+/* What `kind` says is believed when the pieces that it speaks for are counted: now, or by an immediate to come. */
+static void believe(struct hlg_decode *d, struct source *source, uint32_t kind)
 {
     if (source->awaits && d->slots.slots[source->slot].counted >= source->awaited) {
-        fence(d, source, HLG_MESSAGE_FENCED);
+        fence(d, source, kind);
     }
 }
 
@@ -764,7 +764,7 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     slot->counted += pieces;
     if (r->state == REQUEST_QUARANTINED) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_LATE, source->peer, slot->number, pieces, 0);
-        believe(d, source);
+        believe(d, source, HLG_MESSAGE_FENCED);
         settle(d, r);
         return;
     }
@@ -869,23 +869,27 @@ static void on_accept(struct hlg_decode *d, struct request *r, struct source *so
 }
 
 /*
- * FENCED. On a transport that merely acknowledges writes it is believed only when the pieces that it speaks for
- * are counted: each is then in its page, and is not placed again. A peer that has posted fewer than came, or
- * more than were asked for, is not to be believed at all. Only the first FENCED knows: a second one answers a
- * CANCEL that it crossed. Returns whether the session goes on.
+ * REJECT and FENCED: the source posts no more. Both are believed when the pieces that they speak for are counted: each
+ * is then in its page, and is not placed again. Not to be believed at all, so that the session ends, are: a REJECT,
+ * which says that nothing was posted, of what was accepted or has come; FENCED that has posted fewer than came, or
+ * more than were asked for; and FENCED that awaits nothing where our own transport, which is the peer's, merely
+ * acknowledges writes: nothing that the peer saw then proves that they have landed. Only the first one knows: a
+ * second one answers a CANCEL that it crossed. Returns whether the session goes on.
  */
-static bool take_fenced(struct hlg_decode *d, struct source *source,
-                        const struct hlg_answer *answer)
+static bool take_fence(struct hlg_decode *d, struct source *source, uint32_t kind,
+                       const struct hlg_answer *answer)
 {
     const struct slot *slot = &d->slots.slots[source->slot];
+    bool possible = true; /* of an honest peer */
 
     if (source->awaits || source->fenced) {
         return true;
     }
-    source->awaits = true;
+    source->awaited = 0;
     switch ((enum hlg_await)answer->await) {
     case HLG_AWAIT_NOTHING:
-        source->awaited = 0;
+        possible = kind == HLG_MESSAGE_REJECT ? !source->accepted && slot->counted == 0
+                                              : !d->config.acknowledged;
         break;
     case HLG_AWAIT_PIECES:
         source->awaited = answer->pieces;
@@ -894,16 +898,21 @@ static bool take_fenced(struct hlg_decode *d, struct source *source,
         source->awaited = slot->expected;
         break;
     }
-    if (source->awaited > slot->expected ||
-        (answer->await != HLG_AWAIT_NOTHING && source->awaited < slot->counted)) {
-        source->awaits = false;
+    const bool counts = answer->await == HLG_AWAIT_NOTHING ||
+                        (source->awaited <= slot->expected && source->awaited >= slot->counted);
+    if (possible && counts) {
+        source->awaits = true;
+        believe(d, source, kind);
+        return true;
+    }
+    if (possible) {
         sessions_note(&d->sessions, HLG_NOTE_PIECES_DIFFER, source->peer, slot->number,
                       slot->counted, source->awaited);
-        sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
-        return false;
+    } else {
+        sessions_note(&d->sessions, HLG_NOTE_MESSAGE_UNEXPECTED, source->peer, kind, 0, 0);
     }
-    believe(d, source);
-    return true;
+    sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+    return false;
 }
 
 /* REJECT, FENCED and FAILED: this source writes no more, or is about to say so. */
@@ -912,19 +921,17 @@ static void on_end_of_source(struct hlg_decode *d, struct request *r, struct sou
 {
     enum hlg_reason reason = HLG_REASON_PEER;
 
+    if (r->state == REQUEST_READY) {
+        return; /* whole all the same: immediates alone complete a request */
+    }
     if (kind == HLG_MESSAGE_REJECT) {
         reason = answer->reason == HLG_REASON_PROTOCOL ? HLG_REASON_PROTOCOL : HLG_REASON_REJECTED;
     } else if (kind == HLG_MESSAGE_FAILED && answer->reason > HLG_REASON_NONE &&
                answer->reason <= HLG_REASON_PREEMPTED) {
         reason = (enum hlg_reason)answer->reason;
     }
-    if (kind == HLG_MESSAGE_REJECT) {
-        fence(d, source, kind);
-    } else if (kind == HLG_MESSAGE_FENCED && !take_fenced(d, source, answer)) {
+    if (kind != HLG_MESSAGE_FAILED && !take_fence(d, source, kind, answer)) {
         return; /* the session's end fails the request */
-    }
-    if (r->state == REQUEST_READY) {
-        return; /* whole all the same: immediates alone complete a request */
     }
     if (r->state == REQUEST_QUARANTINED) {
         settle(d, r);

@@ -85,7 +85,8 @@ void machine_open(struct machine *m, enum hlg_role role, bool flush)
                                        .rails = m->rails,
                                        .node = m->node,
                                        .incarnation = m->incarnation,
-                                       .flush = flush};
+                                       .flush = flush,
+                                       .acknowledged = m->acknowledged};
 
     m->role = role;
     m->prefill = NULL;
