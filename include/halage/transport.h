@@ -194,6 +194,10 @@ struct hlg_fabric {
     /* What makes landed bytes visible to the device; then the decode machine must ask for FLUSH. NULL:
      * they are visible when their IMM is polled. */
     struct hlg_flusher *flusher;
+    /* What flush policy READ needs; NULL: not offered. Opens a sentinel of `region` (read, not kept) through the NIC
+     * of (lane, rail). No peer can learn its address or keys. Returns 0 or an error. */
+    int (*sentinel_open)(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
+                         const struct hlg_mem_region *region, struct hlg_sentinel **out);
 };
 
 #ifdef __cplusplus
