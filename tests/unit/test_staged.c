@@ -10,6 +10,7 @@
 #include <halage/transport/staged.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -327,13 +328,38 @@ static void expect_nothing_left(const struct fake_cuda_control *control)
     }
 }
 
+static void get_copies(struct hlg_staged *staged, struct hlg_copy_stats *stats)
+{
+    const struct hlg_fabric *fabric = hlg_staged_fabric(staged);
+
+    fabric->copies(fabric, stats);
+}
+
+/* Within 2 s: what a messenger shows is a little old. */
+static void expect_metric(struct hlg_messenger *m, const char *series, uint64_t value)
+{
+    static char text[65536];
+    char line[160];
+
+    (void)snprintf(line, sizeof line, "%s %llu\n", series, (unsigned long long)value);
+    for (int i = 0; i < 2000; i++) {
+        const int bytes = hlg_messenger_metrics(m, text, sizeof text);
+        assert_true(bytes > 0 && bytes < (int)sizeof text);
+        if (strstr(text, line) != NULL) {
+            return;
+        }
+        (void)poll(NULL, 0, 1);
+    }
+    fail_msg("no line %s", line);
+}
+
 /* ---- Tests ---- */
 
 static void pages_go_from_rank_to_rank(void **state)
 {
     struct fake_cuda_control control;
-    struct hlg_staged_stats out;
-    struct hlg_staged_stats in;
+    struct hlg_copy_stats out;
+    struct hlg_copy_stats in;
 
     (void)state;
     struct path *path = calloc(1, sizeof *path);
@@ -343,8 +369,8 @@ static void pages_go_from_rank_to_rank(void **state)
     assert_true(move(path, 100));
     /* READY was said a moment ago: the bytes are there, and no other page was touched. */
     assert_true(ask(DECODE, &(struct order){.what = 'v', .pages = PAGES, .target = 100}));
-    hlg_staged_stats(path->staged[PREFILL], &out);
-    hlg_staged_stats(path->staged[DECODE], &in);
+    get_copies(path->staged[PREFILL], &out);
+    get_copies(path->staged[DECODE], &in);
     const uint64_t bytes = DUO_LAYERS * 2 * PAGES * 512 + 256;
     assert_int_equal(out.bytes_out, bytes);
     assert_int_equal(in.bytes_in, bytes);
@@ -354,6 +380,12 @@ static void pages_go_from_rank_to_rank(void **state)
     assert_int_equal(out.pinned_bytes, 8u << 20);
     assert_true(strstr(path->said, "is sent through 8 slots of 1048576 bytes") != NULL);
     assert_true(strstr(path->said, "as much pinned host memory") != NULL);
+    expect_metric(path->duo.prefill.messenger,
+                  "halage_staged_bytes_total{side=\"prefill\",direction=\"out\"}", bytes);
+    expect_metric(path->duo.decode.messenger,
+                  "halage_staged_bytes_total{side=\"decode\",direction=\"in\"}", bytes);
+    expect_metric(path->duo.decode.messenger, "halage_staged_pinned_bytes{side=\"decode\"}",
+                  path->duo.decode.bytes);
     close_path(path);
     assert_true(ask(PREFILL, &(struct order){.what = 'v'}));
     fake_cuda_control(&control);
@@ -424,6 +456,132 @@ static void regions_that_overlap_are_refused(void **state)
     assert_int_equal(hlg_messenger_region_add(m, 0, &gpu), -HLG_EINVAL);
     (void)hlg_messenger_destroy(m);
     close_path(path);
+}
+
+/* ---- A fabric below whose peers take nothing ---- */
+
+#define DEAD_SLOTS 64u
+#define DEAD       12u
+
+static int dead_peer(struct hlg_transport *t, const uint8_t *address, uint32_t bytes)
+{
+    (void)t;
+    (void)address;
+    (void)bytes;
+    return 0;
+}
+
+static int dead_register(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem)
+{
+    (void)t;
+    (void)region;
+    *mem = 0;
+    return 0;
+}
+
+static int64_t dead_write(struct hlg_transport *t, const struct hlg_paged_write *w)
+{
+    (void)t;
+    (void)w;
+    return 0;
+}
+
+static int dead_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32_t capacity)
+{
+    (void)t;
+    (void)events;
+    (void)capacity;
+    return 0;
+}
+
+static hlg_time dead_now(struct hlg_transport *t)
+{
+    (void)t;
+    return 1;
+}
+
+static int dead_close(struct hlg_transport *t)
+{
+    (void)t;
+    return 0;
+}
+
+static void dead_free(struct hlg_transport *t)
+{
+    free(t);
+}
+
+static int dead_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
+                     struct hlg_transport **out)
+{
+    static const struct hlg_transport_ops ops = {.now = dead_now,
+                                                 .peer_open = dead_peer,
+                                                 .mem_register = dead_register,
+                                                 .write = dead_write,
+                                                 .poll = dead_poll,
+                                                 .close = dead_close,
+                                                 .free = dead_free};
+    (void)fabric;
+    (void)lane;
+    (void)rail;
+    *out = calloc(1, sizeof **out);
+    (*out)->ops = &ops;
+    return 0;
+}
+
+static void dead_query(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps)
+{
+    (void)fabric;
+    *caps = (struct hlg_transport_caps){
+        .pieces_max = 4096, .piece_bytes_max = 4096, .stall_ns = HLG_NS_PER_S};
+}
+
+/* The ring is the GPU's: peers of a dozen endpoints that take nothing, as a dead node's are, leave a slot to the next. */
+static void peers_that_take_nothing_leave_slots_to_others(void **state)
+{
+    static uint32_t pages[1024];
+    struct hlg_fabric below = {.open = dead_open, .query = dead_query, .rails = 1};
+    const struct hlg_staged_config config = {
+        .below = &below, .slot_bytes = 4096, .slots = DEAD_SLOTS};
+    const struct hlg_memory_site site = {.kind = HLG_MEMORY_CUDA};
+    struct hlg_transport *endpoints[DEAD + 1];
+    struct hlg_staged *staged = NULL;
+    struct hlg_memory *memory = NULL;
+    struct hlg_copy_stats stats;
+    char error[256] = "";
+    int64_t most = DEAD_SLOTS;
+
+    (void)state;
+    assert_int_equal(hlg_memory_create(&site, 4096, &memory, error, sizeof error), 0);
+    assert_int_equal(hlg_staged_create(&config, &staged, error, sizeof error), 0);
+    struct hlg_fabric *fabric = hlg_staged_fabric(staged);
+    const struct hlg_mem_region region = hlg_memory_region(memory);
+    assert_int_equal(fabric->prepare(fabric, &region, error, sizeof error), 0);
+    for (uint32_t i = 0; i <= DEAD; i++) {
+        struct hlg_transport *t = NULL;
+        struct hlg_paged_write w = {.local = region.base,
+                                    .source_pages = pages,
+                                    .target_pages = pages,
+                                    .bytes = 4096,
+                                    .count = 1,
+                                    .piece_limit = 1024};
+        assert_int_equal(fabric->open(fabric, 0, 0, &t), 0);
+        endpoints[i] = t;
+        assert_int_equal(t->ops->mem_register(t, &region, &w.mem), 0);
+        w.peer = (uint32_t)t->ops->peer_open(t, NULL, 0);
+        const int64_t taken = t->ops->write(t, &w); /* a piece fills a slot */
+        assert_in_range(taken, 1, most);
+        most = i == 0 ? DEAD_SLOTS / 4 : most;
+        w.piece_begin = (uint32_t)taken;
+        assert_int_equal(t->ops->write(t, &w), 0);
+    }
+    fabric->copies(fabric, &stats);
+    assert_int_equal(stats.waits, DEAD + 1);
+    for (uint32_t i = 0; i <= DEAD; i++) {
+        endpoints[i]->ops->free(endpoints[i]);
+    }
+    hlg_staged_destroy(staged);
+    hlg_memory_release(memory);
 }
 
 /* ---- A provider that reaches GPU memory itself ---- */
@@ -736,6 +894,7 @@ int main(void)
         cmocka_unit_test(cancelled_pages_come_back_after_the_copy),
         cmocka_unit_test(without_the_staged_path_gpu_memory_is_refused),
         cmocka_unit_test(regions_that_overlap_are_refused),
+        cmocka_unit_test(peers_that_take_nothing_leave_slots_to_others),
         cmocka_unit_test(every_call_that_fails_ends_well),
     };
 
