@@ -207,8 +207,7 @@ static void free_endpoint(struct hlg_transport *t)
     for (uint32_t i = 0; i < STAGED_CARGOS_MAX; i++) {
         const struct cargo *c = &e->cargos[i];
         if (c->state != CARGO_FREE && c->gpu != NULL && !e->unclosed) {
-            c->gpu->next_free[c->slot] = c->gpu->first_free;
-            c->gpu->first_free = c->slot;
+            staged_slot_give(c->gpu, c->slot);
         }
     }
     give_memory(e);
