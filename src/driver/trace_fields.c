@@ -668,7 +668,7 @@ static void visit_action_body(struct visit *v, struct hlg_action *action)
         visit_bool(v, "fence", &action->close.fence);
         return;
     case HLG_ACTION_FLUSH:
-        visit_u64(v, "request", &action->request);
+        visit_u64(v, "request", &action->flush.request);
         return;
     case HLG_ACTION_NOTICE:
         visit_notice(v, &action->notice);

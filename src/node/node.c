@@ -387,6 +387,7 @@ static int open_messenger(struct node *node)
     config.allow_unauthenticated = node->options.config.insecure;
     config.cores = node->placement.cores[0] != '\0' ? node->placement.cores : NULL;
     config.numa = node->placement.numa;
+    config.flush = node->options.config.flush;
     config.log = take_log;
     config.log_context = node;
     /* A planted stop goes by lines that nobody sees. */
@@ -622,9 +623,10 @@ void node_announce(struct node *node)
         node_config_print(&node->options.config, text, sizeof text);
     }
     node_say(node, "%s", text);
+    char memory[NODE_MEMORY_BYTES];
+    node_config_memory(&node->options.config, memory, sizeof memory);
     node_say(node, "%" PRIu32 " ranks, memory %s, provider %s, listening on %s, port %d",
-             ranks_lanes(node->ranks), node_config_memory(&node->options.config), node->provider,
-             node->options.address, port);
+             ranks_lanes(node->ranks), memory, node->provider, node->options.address, port);
 }
 
 void node_send_step(struct node *node, const struct step *step, hlg_time begun, hlg_time ended)

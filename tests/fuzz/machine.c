@@ -391,7 +391,8 @@ static bool carry_one(struct machine *m, struct feed *f)
         }
         return true;
     case HLG_ACTION_FLUSH:
-        machine_feed(m, &(struct hlg_event){.kind = HLG_EVENT_FLUSHED, .request = action.request});
+        machine_feed(
+            m, &(struct hlg_event){.kind = HLG_EVENT_FLUSHED, .request = action.flush.request});
         return true;
     case HLG_ACTION_NOTE:
         return true; /* of the step that the pull itself was */

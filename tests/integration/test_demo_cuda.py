@@ -76,6 +76,7 @@ class Cuda(unittest.TestCase):
             with self.subTest(name):
                 demo.expect_verified(self, result, 6 if name == "two" else 3)
                 self.assertEqual((result.json["memory"], result.json["staged"]), ("cuda", True), result)
+                self.assertIsNone(result.json["flush"], result)
                 self.assertIn("cuda, staged through pinned host memory", result.out)
                 for gpu in range(2):
                     told = f"memory of gpu {gpu} is sent through" in result.err
@@ -122,6 +123,9 @@ class Cuda(unittest.TestCase):
             (("--staged",), {"FAKE_CUDA_DEVICES": "0"}, demo.FAILED, "this process sees no GPU: check nvidia-smi"),
             (("--staged", "--memory=host"), {}, demo.BAD_INPUT, "--staged: is for memory of GPUs: add --memory cuda"),
             (("--device=0", "--memory=host"), {}, demo.BAD_INPUT, "--device: is for memory of GPUs: add --memory cuda"),
+            (("--flush=read", "--memory=host"), {}, demo.BAD_INPUT, "--flush: is for memory of GPUs: add --memory cuda"),
+            (("--staged", "--flush=read"), {}, demo.BAD_INPUT, "--flush: is for what NICs write to GPUs themselves"),
+            (("--flush=rdma",), {}, demo.BAD_INPUT, "--flush: unknown policy 'rdma'; valid: auto none cuda read"),
             (("--memory=rocm",), {}, demo.BAD_INPUT, "--memory: unknown kind 'rocm'; valid: host cuda"),
             (("--device=-1",), {}, demo.BAD_INPUT, "--device: '-1': write a whole number, 0 to "),
         )

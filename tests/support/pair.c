@@ -565,9 +565,11 @@ static void carry(struct pair *p, uint32_t index, const struct hlg_action *actio
         }
         return;
     case HLG_ACTION_FLUSH:
-        side->flush = action->request;
+        side->flush = action->flush.request;
+        side->flush_fences = action->flush.fences;
         if (!side->hold_flush) {
-            assert_int_equal(pair_feed_request(p, index, HLG_EVENT_FLUSHED, action->request), 0);
+            assert_int_equal(pair_feed_request(p, index, HLG_EVENT_FLUSHED, action->flush.request),
+                             0);
         }
         return;
     case HLG_ACTION_NOTE:

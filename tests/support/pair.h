@@ -62,6 +62,7 @@ struct pair_side {
     bool hold_flush;
     int32_t close_status;
     hlg_handle flush; /* held */
+    bool flush_fences;
     struct hlg_notice notices[PAIR_NOTICES_MAX];
     uint32_t notice_count;
     uint32_t read_count; /* by pair_expect */

@@ -972,7 +972,14 @@ static void a_request_cancelled_while_flushing_is_not_ready_later(void **state)
     }
 }
 
-/* A flush may copy into the pages (a staged path does): until it is over they are not given back. */
+static int flushed(struct pair *p, hlg_handle request, bool well)
+{
+    p->sides[DECODE].flush = 0;
+    return pair_feed_request(p, DECODE, well ? HLG_EVENT_FLUSHED : HLG_EVENT_FLUSH_FAILED, request);
+}
+
+/* A flush may copy into the pages (a staged path does): until it is over they are not given back. One that failed
+ * says nothing of what is on its way to the device: another one must. */
 static void pages_of_a_cancelled_request_wait_for_its_flush(void **state)
 {
     (void)state;
@@ -983,13 +990,18 @@ static void pages_of_a_cancelled_request_wait_for_its_flush(void **state)
         pair_serve(p, PREFILL, 1);
         pair_run(p);
         assert_int_equal(p->sides[DECODE].flush, request);
+        assert_false(p->sides[DECODE].flush_fences);
         assert_int_equal(pair_cancel(p, DECODE, request), 0);
         pair_run(p);
         pair_expect(p, DECODE, "accepted failed(cancelled)");
-        assert_int_equal(pair_feed_request(p, DECODE,
-                                           failed ? HLG_EVENT_FLUSH_FAILED : HLG_EVENT_FLUSHED,
-                                           request),
-                         0);
+        assert_int_equal(flushed(p, request, failed == 0), 0);
+        pair_run(p);
+        if (failed != 0) {
+            pair_expect(p, DECODE, "");
+            assert_int_equal(p->sides[DECODE].flush, request);
+            assert_true(p->sides[DECODE].flush_fences);
+            assert_int_equal(flushed(p, request, true), 0);
+        }
         pair_expect(p, DECODE, "returned");
         pair_close(p);
     }
@@ -997,19 +1009,88 @@ static void pages_of_a_cancelled_request_wait_for_its_flush(void **state)
 
 static void a_flush_that_fails_fails_the_request(void **state)
 {
-    struct pair *p = open_flushing();
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        struct pair *p = open_flushing();
+        hlg_handle request = pair_submitted(p, &simple_ask);
+        pair_run(p);
+        assert_int_equal(flushed(p, request, false), 0);
+        pair_serve(p, PREFILL, 1);
+        pair_run(p);
+        pair_expect(p, DECODE, "accepted");
+        assert_int_equal(flushed(p, request, false), 0);
+        pair_run(p);
+        pair_expect(p, DECODE, "failed(local)");
+        assert_int_equal(p->sides[DECODE].flush, request);
+        assert_true(p->sides[DECODE].flush_fences);
+        assert_int_equal(flushed(p, request, again == 0), 0);
+        pair_expect(p, DECODE, again == 0 ? "returned" : "poisoned");
+        pair_close(p);
+    }
+}
+
+enum flushed_end {
+    END_CANCELLED,
+    END_DOWN,
+    END_REJECTED,
+    END_UNSENT,
+    END_LOST,
+    END_COUNT
+};
+
+static void end_early(struct pair *p, hlg_handle request, enum flushed_end end)
+{
+    struct hlg_event reject = {.kind = HLG_EVENT_REJECT};
+
+    switch (end) {
+    case END_CANCELLED:
+    case END_UNSENT:
+        assert_int_equal(pair_cancel(p, DECODE, request), 0);
+        break;
+    case END_REJECTED:
+        reject.reject.request = pair_requested(p, PREFILL);
+        assert_int_equal(pair_feed(p, PREFILL, &reject), 0);
+        break;
+    case END_DOWN:
+    case END_LOST:
+        p->sides[DECODE].close_status = end == END_LOST ? -HLG_EIO : 0;
+        assert_int_equal(pair_down(p, DECODE, 0), 0);
+        break;
+    case END_COUNT:
+        fail();
+    }
+    pair_run(p);
+}
+
+/* What landed of a request that failed may be on its way to the device still, and reach it after the next owner's
+ * bytes: its pages come back after a flush that is asked for when nothing can land any more, whatever ended it. */
+static void pages_of_a_failed_request_are_flushed_before_they_return(void **state)
+{
+    static const char *const notices[END_COUNT] = {
+        "failed(cancelled)", "down failed(peer)", "failed(rejected) returned",
+        "failed(cancelled) returned", "down failed(peer) poisoned"};
 
     (void)state;
-    hlg_handle request = pair_submitted(p, &simple_ask);
-    pair_run(p);
-    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSH_FAILED, request), 0);
-    pair_serve(p, PREFILL, 1);
-    pair_run(p);
-    pair_expect(p, DECODE, "accepted");
-    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSH_FAILED, request), 0);
-    pair_run(p);
-    pair_expect(p, DECODE, "failed(local) returned");
-    pair_close(p);
+    for (uint32_t end = 0; end < END_COUNT; end++) {
+        struct pair *p = open_flushing();
+        const hlg_handle request = pair_submitted(p, &simple_ask);
+        if (end != END_UNSENT) {
+            pair_run(p);
+        }
+        end_early(p, request, (enum flushed_end)end);
+        pair_expect(p, DECODE, notices[end]);
+        if (end == END_CANCELLED || end == END_DOWN) {
+            assert_int_equal(p->sides[DECODE].flush, request);
+            assert_true(p->sides[DECODE].flush_fences);
+            pair_expect_pages(p, HLG_PAGE_QUARANTINED);
+            pair_advance(p, HLG_NS_PER_S); /* time proves nothing */
+            assert_int_equal(flushed(p, request, true), 0);
+            pair_expect(p, DECODE, "returned");
+            pair_expect_pages(p, HLG_PAGE_FREE);
+        }
+        assert_int_equal(flushed(p, request, true), -HLG_ESTALE);
+        pair_close(p);
+    }
 }
 
 static void a_flush_that_ends_after_the_cancel_is_nothing(void **state)
@@ -1429,6 +1510,7 @@ int main(void)
         cmocka_unit_test(a_flush_that_ends_after_the_cancel_is_nothing),
         cmocka_unit_test(pages_of_a_cancelled_request_wait_for_its_flush),
         cmocka_unit_test(a_flush_that_fails_fails_the_request),
+        cmocka_unit_test(pages_of_a_failed_request_are_flushed_before_they_return),
         cmocka_unit_test(credit_goes_at_every_half_window),
         cmocka_unit_test(merged_pieces_are_credited_as_what_they_count),
         cmocka_unit_test(late_immediates_are_credited_to_their_own_peer),

@@ -385,6 +385,84 @@ static void a_provider_without_it_says_what_to_do(void **state)
     case_close(&c);
 }
 
+/* ---- Sentinels ----------------------------------------------------------------------------- */
+
+/* An endpoint of its own reads from itself: of the GPU's first bytes, which peers may not read, to the host. */
+static void a_sentinel_reads_its_own_gpu_back(void **state)
+{
+    struct fake_device device = rxe;
+    struct hlg_sentinel *s = NULL;
+    struct ofi_case c;
+    const struct hlg_ofi_config config = {.device_memory = true};
+    const struct hlg_mem_region gpu = {.base = c.memory,
+                                       .bytes = sizeof c.memory,
+                                       .kind = HLG_MEMORY_CUDA,
+                                       .device = 3,
+                                       .dmabuf_fd = -1};
+
+    (void)state;
+    device.has_hmem = true;
+    case_open(&c, &device, &config);
+    assert_int_equal(fake.registered_accesses, FI_WRITE | FI_REMOTE_WRITE);
+    fake.registered_accesses = 0;
+    const uint32_t before = fake.open;
+    assert_int_equal(c.fabric->sentinel_open(c.fabric, 0, 0, &gpu, &s), 0);
+    assert_int_equal(fake.registered_accesses, FI_READ | FI_REMOTE_READ);
+    assert_int_equal(fake.registered_device, 3);
+    fake.again_count = 2; /* while it connects to itself */
+    assert_int_equal(s->ops->read(s), 0);
+    assert_int_equal(s->ops->read(s), 0);
+    assert_int_equal(fake.read_count, 0);
+    assert_int_equal(s->ops->read(s), 1);
+    assert_int_equal(fake.read_count, 1);
+    assert_ptr_equal((void *)(uintptr_t)fake.read.address, c.memory);
+    assert_true(fake.read.key > 0x5000 && fake.read.key != c.exported.key);
+    assert_int_equal(fake.read.bytes, 8);
+    assert_non_null(fake.read.descriptor);
+    assert_true((uint8_t *)fake.read.local < c.memory ||
+                (uint8_t *)fake.read.local >= c.memory + sizeof c.memory);
+    assert_int_equal(fake.write_count, 0);
+    assert_int_equal(s->ops->poll(s), 0);
+    fake_arrives(9); /* what is not its own is not its read */
+    assert_int_equal(s->ops->poll(s), 0);
+    fake_read_ends(0);
+    assert_int_equal(s->ops->poll(s), 1);
+    s->ops->free(s);
+    assert_int_equal(fake.open, before);
+    case_close(&c);
+}
+
+static void a_sentinel_that_fails_says_so(void **state)
+{
+    struct hlg_sentinel *s = NULL;
+    struct ofi_case c;
+
+    (void)state;
+    case_open(&c, &rxe, NULL);
+    const struct hlg_mem_region gpu = {
+        .base = c.memory, .bytes = sizeof c.memory, .kind = HLG_MEMORY_CUDA, .dmabuf_fd = -1};
+    const struct hlg_mem_region host = HLG_MEM_HOST(c.memory, sizeof c.memory);
+    const uint32_t before = fake.open;
+    assert_int_equal(c.fabric->sentinel_open(c.fabric, 0, 0, &gpu, &s), -HLG_EUNSUPPORTED);
+    assert_int_equal(fake.open, before);
+    fake.fail = "fi_mr_reg";
+    fake.fail_rc = -FI_ENOMEM;
+    assert_int_equal(c.fabric->sentinel_open(c.fabric, 0, 0, &host, &s), -HLG_ENOMEM);
+    assert_int_equal(fake.open, before);
+    fake.fail = NULL;
+    assert_int_equal(c.fabric->sentinel_open(c.fabric, 0, 0, &host, &s), 0);
+    fake.write_rc = -FI_EOPNOTSUPP;
+    assert_int_equal(s->ops->read(s), -HLG_EIO);
+    assert_non_null(strstr(case_heard, "a read of our own memory is refused"));
+    fake.write_rc = 0;
+    assert_int_equal(s->ops->read(s), 1);
+    fake_read_ends(FI_EIO);
+    assert_int_equal(s->ops->poll(s), -HLG_EIO);
+    assert_non_null(strstr(case_heard, "a read of our own memory failed"));
+    s->ops->free(s);
+    case_close(&c);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -407,6 +485,8 @@ int main(void)
         cmocka_unit_test(a_later_queue_is_no_smaller_than_the_first),
         cmocka_unit_test(gpu_memory_is_registered_by_interface_and_device),
         cmocka_unit_test(a_provider_without_it_says_what_to_do),
+        cmocka_unit_test(a_sentinel_reads_its_own_gpu_back),
+        cmocka_unit_test(a_sentinel_that_fails_says_so),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -150,14 +150,14 @@ static uint64_t draw_key(const struct fi_info *info)
  * (libfabric 1.20), else by its address, which needs a peer-memory module in the kernel. The device is
  * named, or the provider would ask CUDA for it.
  */
-static int register_gpu(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
-                        struct fid_mr **mr)
+static int register_gpu(struct ofi_endpoint *e, const struct hlg_mem_region *region,
+                        uint64_t access, uint64_t key, struct fid_mr **mr)
 {
     const struct iovec range = {.iov_base = region->base, .iov_len = (size_t)region->bytes};
     struct fi_mr_attr attr = {
         .mr_iov = &range,
         .iov_count = 1,
-        .access = FI_WRITE | FI_REMOTE_WRITE,
+        .access = access,
         .requested_key = key,
         .iface = FI_HMEM_CUDA,
         .device = {.cuda = region->device},
@@ -182,15 +182,14 @@ static int register_gpu(struct ofi_endpoint *e, const struct hlg_mem_region *reg
     return fi_mr_regattr(e->domain, &attr, 0, mr);
 }
 
-static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
-                         struct fid_mr **mr)
+static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *region,
+                         uint64_t access, uint64_t key, struct fid_mr **mr)
 {
     struct fid_mr *made = NULL;
 
-    int rc = region->kind == HLG_MEMORY_CUDA
-                 ? register_gpu(e, region, key, &made)
-                 : fi_mr_reg(e->domain, region->base, region->bytes, FI_WRITE | FI_REMOTE_WRITE, 0,
-                             key, 0, &made, NULL);
+    int rc = region->kind == HLG_MEMORY_CUDA ? register_gpu(e, region, access, key, &made)
+                                             : fi_mr_reg(e->domain, region->base, region->bytes,
+                                                         access, 0, key, 0, &made, NULL);
     if (rc != 0) {
         return rc;
     }
@@ -208,10 +207,9 @@ static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *re
     return 0;
 }
 
-static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_region *region,
-                                 hlg_mem *mem)
+int ofi_mem_register(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t access,
+                     hlg_mem *mem)
 {
-    struct ofi_endpoint *e = ofi_endpoint_of(t);
     struct fid_mr *mr = NULL;
     uint32_t slot = 0;
     int rc = -FI_ENOKEY;
@@ -236,7 +234,7 @@ static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_r
         return -HLG_ELIMIT;
     }
     for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
-        rc = register_once(e, region, draw_key(e->info), &mr);
+        rc = register_once(e, region, access, draw_key(e->info), &mr);
     }
     if (rc != 0) {
         ofi_log(
@@ -252,6 +250,13 @@ static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_r
         .mr = mr, .base = region->base, .bytes = region->bytes, .key = fi_mr_key(mr)};
     *mem = slot;
     return 0;
+}
+
+/* Peers may write what is registered so, and never read it: it may be another request's. */
+static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_region *region,
+                                 hlg_mem *mem)
+{
+    return ofi_mem_register(ofi_endpoint_of(t), region, FI_WRITE | FI_REMOTE_WRITE, mem);
 }
 
 static int endpoint_mem_export(struct hlg_transport *t, hlg_mem mem, struct hlg_mem_export *out)

@@ -219,26 +219,34 @@ static uint32_t device_of(const struct ofi_fabric *f, uint32_t lane, uint32_t ra
     return pick != HLG_NONE ? pick : (uint32_t)(((uint64_t)lane * rails + rail) % f->info_count);
 }
 
-static int fabric_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
-                       struct hlg_transport **out)
+int ofi_fabric_open(const struct ofi_fabric *f, uint32_t lane, uint32_t rail,
+                    struct ofi_endpoint **out)
 {
-    const struct ofi_fabric *f = (const struct ofi_fabric *)fabric;
-    struct ofi_endpoint *e = NULL;
     char error[ERROR_BYTES];
 
-    HLG_ASSERT(rail < fabric->rails);
+    HLG_ASSERT(rail < f->fabric.rails);
     const uint32_t device = device_of(f, lane, rail);
     const struct fi_info *info = f->infos;
     for (uint32_t i = 0; i < device; i++) {
         info = info->next;
     }
-    const int rc = ofi_endpoint_open(f, info, f->config.port, &e, error, sizeof error);
+    const int rc = ofi_endpoint_open(f, info, f->config.port, out, error, sizeof error);
     if (rc != 0) {
         ofi_log(f, "%s", error);
-        return rc;
     }
-    *out = &e->transport;
-    return 0;
+    return rc;
+}
+
+static int fabric_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
+                       struct hlg_transport **out)
+{
+    struct ofi_endpoint *e = NULL;
+
+    const int rc = ofi_fabric_open((const struct ofi_fabric *)fabric, lane, rail, &e);
+    if (rc == 0) {
+        *out = &e->transport;
+    }
+    return rc;
 }
 
 static void fabric_query(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps)
@@ -282,6 +290,7 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
     f->fabric.open = fabric_open;
     f->fabric.query = fabric_query;
     f->fabric.now = fabric_now;
+    f->fabric.sentinel_open = ofi_sentinel_open;
     f->fabric.rails = f->config.rails;
     int rc = find(f, config->provider, config->node, error, error_bytes);
     if (rc == 0 && config->devices != NULL) {
