@@ -53,12 +53,6 @@ struct ofi_mem {
     uint64_t key;
 };
 
-/* How many more reads of the completion queue have been worth while lately; see progress.c. */
-struct ofi_patience {
-    uint32_t reads;
-    uint32_t refused; /* times that none was allowed */
-};
-
 #define OFI_STASH 64u
 
 struct ofi_fabric {
@@ -94,8 +88,6 @@ struct ofi_endpoint {
     size_t pieces_bytes;
     struct ofi_piece *free; /* first of the free ones, NULL */
     uint32_t outstanding;
-    struct ofi_patience poll_patience;
-    struct ofi_patience write_patience;
     struct hlg_transport_event *stash; /* [OFI_STASH] what write has reaped, for the next poll */
     uint32_t stashed;
     uint32_t drain_next; /* after close: first piece not yet reported */
