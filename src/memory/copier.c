@@ -116,13 +116,17 @@ void copier_close(struct copier *c)
     if (c->stream != NULL) {
         (void)copier_wait(c);
     }
-    for (uint32_t i = 0; i < c->mark_count && c->marks[i] != NULL; i++) {
-        (void)c->cuda->cuEventDestroy(c->marks[i]);
-    }
-    if (c->stream != NULL) {
-        (void)c->cuda->cuStreamDestroy(c->stream);
-    }
     if (c->context != NULL) {
+        const bool entered = copier_begin(c) == 0; /* else it is tried all the same */
+        for (uint32_t i = 0; i < c->mark_count && c->marks[i] != NULL; i++) {
+            (void)c->cuda->cuEventDestroy(c->marks[i]);
+        }
+        if (c->stream != NULL) {
+            (void)c->cuda->cuStreamDestroy(c->stream);
+        }
+        if (entered) {
+            copier_end(c);
+        }
         (void)c->cuda->cuDevicePrimaryCtxRelease(c->device);
     }
     free(c->marks);
@@ -178,12 +182,16 @@ int copier_mark(struct copier *c, uint32_t mark)
 int copier_done(struct copier *c, uint32_t mark)
 {
     HLG_ASSERT(mark < c->mark_count);
+    int code = copier_begin(c); /* some drivers ask a context of whoever asks an event */
+    if (code != 0) {
+        return code;
+    }
     const cuda_result result = c->cuda->cuEventQuery(c->marks[mark]);
-
+    copier_end(c);
     if (result == CUDA_NOT_READY) {
         return 0;
     }
-    const int code = judge(c, "cuEventQuery", result);
+    code = judge(c, "cuEventQuery", result);
     return code == 0 ? 1 : code;
 }
 
