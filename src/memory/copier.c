@@ -145,9 +145,9 @@ int copier_pin(struct copier *c, uint64_t bytes, void **host, char *error, size_
     if (result == CUDA_OUT_OF_MEMORY) {
         return memory_fail(
             -HLG_ENOMEM, error, error_bytes,
-            "%llu bytes of pinned host memory cannot be had: the staged path needs as "
-            "much as the KV memory of the node; raise the container's memory, or use "
-            "a provider that takes device memory",
+            "%llu bytes of pinned host memory cannot be had, which the staged path needs (to receive, "
+            "as many as the KV memory has): raise the container's memory and ulimit -l, have fewer "
+            "pages, or use a provider that takes device memory",
             (unsigned long long)bytes);
     }
     return result == CUDA_OK ? 0 : cuda_fail(c->cuda, "cuMemHostAlloc", result, error, error_bytes);
