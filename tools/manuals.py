@@ -166,6 +166,7 @@ class Header:
         self.about = []
         self.functions = []  # ("section", title) or ("group", comment lines, [(name, prototype lines)])
         self.types = []      # raw lines, comments kept
+        self.includes = re.findall(r'^#include "(?:halage/)?([\w/]+)\.h"', text, re.MULTILINE)
         comment = None
         first = True
         for kind, body, attached in items(text, path):
@@ -208,6 +209,11 @@ def first_sentence(lines):
     return sentence[:1].lower() + sentence[1:] if not sentence[:2].isupper() else sentence
 
 
+def page_name(header):
+    """Of halage/<header>.h."""
+    return "halage_" + header.replace("/", "_")
+
+
 def page(name, include, header, version, date):
     names = header.names()
     out = [f'.\\" Made by tools/manuals.py from include/{include}.',
@@ -243,7 +249,10 @@ def page(name, include, header, version, date):
             out += code([line for _, lines in entry[2] for line in lines[:-1] + [lines[-1] + ";"]])
     if header.types:
         out += [".SH TYPES AND CONSTANTS"] + code(header.types)
-    out += [".SH SEE ALSO", ".BR halage (1)"]
+    if header.includes:
+        out.append(".SH SEE ALSO")
+        others = [f".BR {page_name(other)} (3)" for other in sorted(header.includes)]
+        out += [other + "," for other in others[:-1]] + others[-1:]
     return "\n".join(out) + "\n"
 
 
@@ -275,7 +284,7 @@ def main():
         if relative in arguments.without:
             continue
         header = Header(path)
-        name = "halage_" + relative[:-2].replace("/", "_")
+        name = page_name(relative[:-2])
         text = page(name, f"halage/{relative}", header, arguments.version, arguments.date)
         (arguments.out / f"{name}.3").write_text(text, encoding="ascii")
         for function in header.names():

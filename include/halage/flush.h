@@ -1,7 +1,8 @@
 /*
  * How bytes that landed become visible to the device that will read them. The pump drives a flusher
- * between the last immediate of a request and its READY; a fabric or messenger provides it where
- * something is to be done. One thread: the pump's.
+ * between the last immediate of a request and its READY, and one without `span` also before pages of a
+ * failed request return; a fabric or messenger provides it where something is to be done. One thread: the
+ * pump's.
  */
 #ifndef HALAGE_FLUSH_H
 #define HALAGE_FLUSH_H
@@ -14,7 +15,7 @@ extern "C" {
 
 struct hlg_sentinel;
 
-/* What a decode node does before READY for GPU memory that NICs write themselves. */
+/* What a decode node does for GPU memory that NICs write themselves, before READY and before pages return. */
 enum hlg_flush_policy {
     HLG_FLUSH_AUTO = 0, /* CUDA where the GPU's attributes say that it does not order such writes */
     HLG_FLUSH_NONE,     /* nothing, whatever the GPU says: for tests and measurements */

@@ -7,6 +7,7 @@
 
 #include <halage/places.h>
 #include <halage/pump.h>
+#include <halage/trace.h>
 #include <halage/transport/loop.h>
 #include <halage/wire.h>
 
@@ -30,6 +31,7 @@
 
 struct node {
     struct hlg_pump *pump;
+    struct hlg_trace *trace; /* NULL: none */
     enum hlg_role role;
     uint8_t *memory;
     uint64_t bytes;
@@ -148,7 +150,8 @@ static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
     struct hlg_pump_config config = {.role = role,
                                      .fabric = hlg_loop_fabric(w->loop, index),
                                      .notice = take_notice,
-                                     .context = n};
+                                     .context = n,
+                                     .trace = n->trace};
     struct hlg_layout layout = make_layout();
     char error[256] = "";
 
@@ -194,18 +197,25 @@ static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint3
     node_open_with(w, index, role, &limits);
 }
 
-static int world_setup(void **state)
+static struct world *world_make(bool acknowledged)
 {
     struct world *w = calloc(1, sizeof *w);
     struct hlg_loop_config config;
 
+    assert_non_null(w);
     hlg_loop_config_default(&config);
     config.nodes = NODES;
     config.seed = 11;
     config.message_bytes_max = MESSAGE_MAX;
     config.room_bytes = 2 * PROMPT_MAX; /* two prompts: more of them must wait */
+    config.acknowledged = acknowledged;
     assert_int_equal(hlg_loop_create(&config, &w->loop), 0);
-    *state = w;
+    return w;
+}
+
+static int world_setup(void **state)
+{
+    *state = world_make(false);
     return 0;
 }
 
@@ -1080,6 +1090,36 @@ static void a_step_tells_a_bounded_number_of_runs(void **state)
     assert_int_equal(count_notices(n, HLG_NOTICE_READY), 4);
 }
 
+/* What a machine believes hangs on what a completed write means (I1): the transport says so, and nobody else. */
+static void machines_know_whether_writes_are_placed_when_they_complete(void **state)
+{
+    static const enum hlg_role roles[] = {HLG_ROLE_PREFILL, HLG_ROLE_DECODE};
+
+    for (uint32_t acknowledged = 0; acknowledged < 2; acknowledged++) {
+        *state = world_make(acknowledged == 1);
+        struct world *w = *state;
+        for (uint32_t i = 0; i < 2; i++) {
+            struct hlg_trace *trace = NULL;
+            struct hlg_trace_log *log = NULL;
+            char error[256] = "";
+            size_t size = 0;
+            assert_int_equal(hlg_trace_create(NULL, &trace, error, sizeof error), 0);
+            w->nodes[i].trace = trace;
+            node_open(w, i, roles[i], 1);
+            hlg_pump_destroy(w->nodes[i].pump);
+            w->nodes[i].pump = NULL;
+            const uint8_t *bytes = hlg_trace_bytes(trace, &size);
+            assert_int_equal(hlg_trace_open(bytes, size, false, &log, error, sizeof error), 0);
+            const struct hlg_trace_head *head = hlg_trace_head(log);
+            const bool told = i == 0 ? head->prefill.acknowledged : head->decode.acknowledged;
+            assert_int_equal(told, acknowledged);
+            hlg_trace_close(log);
+            assert_int_equal(hlg_trace_destroy(trace), 0);
+        }
+        (void)world_teardown(state);
+    }
+}
+
 #define WORLD_TEST(test) cmocka_unit_test_setup_teardown(test, world_setup, world_teardown)
 
 int main(void)
@@ -1101,6 +1141,7 @@ int main(void)
         cmocka_unit_test(pieces_longer_than_the_fabric_takes_are_refused_at_create),
         WORLD_TEST(a_step_tells_a_bounded_number_of_runs),
         WORLD_TEST(all_layers_but_the_last_leave_early),
+        cmocka_unit_test(machines_know_whether_writes_are_placed_when_they_complete),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

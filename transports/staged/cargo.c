@@ -35,6 +35,17 @@ static void cargo_give(struct staged_endpoint *e, struct cargo *c)
     e->cargo_free = (uint32_t)(c - e->cargos);
 }
 
+/* It is wholly taken. What failed below may be read out of its slot even now, as only a closed endpoint denies: so
+ * that slot goes into no other cargo, or its bytes would go where these were meant to. */
+static void cargo_over(struct staged_endpoint *e, struct cargo *c)
+{
+    const bool stranded = c->failed && c->gpu != NULL;
+
+    if (c->state == CARGO_POSTED && c->outstanding == 0 && !stranded) {
+        cargo_give(e, c);
+    }
+}
+
 static void wait_append(struct staged_endpoint *e, struct cargo *c)
 {
     const uint32_t index = (uint32_t)(c - e->cargos);
@@ -253,7 +264,7 @@ static void note_refusal(struct staged_endpoint *e, uint32_t number)
     struct staged_peer *peer = &e->peers[number];
     const hlg_time time = e->below->ops->now(e->below);
 
-    if (peer->pieces == 0) {
+    if (peer->pieces == 0 && peer->slots == 0) {
         return; /* all is full of others' */
     }
     if (peer->refused_first == HLG_TIME_NEVER || time - peer->refused_last > stall_ns) {
@@ -400,9 +411,7 @@ static void advance(struct staged_endpoint *e, struct output *out)
         e->wait_last = e->wait_last == i ? before : e->wait_last;
         c->state = CARGO_POSTED;
         wait_over(e, c);
-        if (c->outstanding == 0) {
-            cargo_give(e, c);
-        }
+        cargo_over(e, c);
     }
 }
 
@@ -423,10 +432,9 @@ static bool translate(struct staged_endpoint *e, struct hlg_transport_event *eve
     HLG_ASSERT(c->state != CARGO_FREE && pieces <= c->outstanding);
     event->done.op = c->op;
     c->outstanding -= pieces;
+    c->failed = c->failed || event->done.failed > 0;
     pieces_end(e, c->write.peer, pieces);
-    if (c->state == CARGO_POSTED && c->outstanding == 0) {
-        cargo_give(e, c);
-    }
+    cargo_over(e, c);
     return true;
 }
 

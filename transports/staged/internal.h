@@ -95,6 +95,7 @@ struct cargo {
     uint32_t slot;
     struct hlg_paged_write write; /* to the transport below: what it did not take yet */
     uint32_t outstanding;         /* pieces below */
+    bool failed;                  /* some of what was taken below */
     int32_t doomed;               /* what is not taken yet fails with that; 0: it does not */
 };
 
@@ -133,6 +134,7 @@ struct staged_endpoint {
     uint32_t wait_first; /* not posted, in order */
     uint32_t wait_last;
     bool closed;
+    bool unclosed; /* the transport below could not be: its slots are lost */
 };
 
 static inline struct staged_endpoint *staged_endpoint_of(const struct hlg_transport *t)

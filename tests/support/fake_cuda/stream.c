@@ -165,8 +165,9 @@ struct operations **fake_capture(cuda_stream stream)
 
 cuda_result fake_put(cuda_stream s, const struct operation *operation)
 {
-    if (s == NULL) {
-        return CUDA_INVALID_HANDLE; /* the null stream is not for us */
+    if (s == NULL) { /* the legacy stream: at once, which a driver may do as well */
+        carry_out(operation);
+        return CUDA_OK;
     }
     if (s->capture != NULL) {
         return fake_operations_add(s->capture, operation) ? CUDA_OK : CUDA_OUT_OF_MEMORY;
@@ -333,7 +334,7 @@ static cuda_result copy_async(const struct operation *o, cuda_stream stream)
     const bool is_async = fake_pinned(o->host);
     (void)pthread_mutex_unlock(&fake.lock);
     const cuda_result result = fake_put(stream, o);
-    if (result == CUDA_OK && !is_async) {
+    if (result == CUDA_OK && !is_async && stream != NULL) {
         (void)pthread_mutex_lock(&stream->lock);
         while (stream->busy) {
             (void)pthread_cond_wait(&stream->idle, &stream->lock);
