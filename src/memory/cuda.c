@@ -143,7 +143,9 @@ static int zero(const struct cuda *cuda, const struct hlg_memory *m, char *error
     return result == CUDA_OK ? 0 : cuda_fail(cuda, call, result, error, error_bytes);
 }
 
-/* A dma-buf, where driver and GPU have such: providers without a peer-memory module need it. */
+/* A dma-buf, where driver and GPU have such: providers without a peer-memory module need it, and nobody else.
+ * What it is refused for (the kernel, its modules, the container) differs, and who needs it says so when the
+ * memory is registered. */
 static int take_dmabuf(const struct cuda *cuda, struct hlg_memory *m, char *error,
                        size_t error_bytes)
 {
@@ -154,16 +156,11 @@ static int take_dmabuf(const struct cuda *cuda, struct hlg_memory *m, char *erro
     if (code != 0 || able == 0 || cuda->cuMemGetHandleForAddressRange == NULL) {
         return code;
     }
-    const cuda_result result = cuda->cuMemGetHandleForAddressRange(
-        &fd, (cuda_ptr)(uintptr_t)m->base, m->reserved, CUDA_RANGE_DMA_BUF_FD, 0);
-    if (result == CUDA_NOT_SUPPORTED || result == CUDA_NOT_PERMITTED) {
-        return 0; /* the kernel lacks what the driver needs for it */
+    if (cuda->cuMemGetHandleForAddressRange(&fd, (cuda_ptr)(uintptr_t)m->base, m->reserved,
+                                            CUDA_RANGE_DMA_BUF_FD, 0) == CUDA_OK) {
+        m->dmabuf = fd;
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     }
-    if (result != CUDA_OK) {
-        return cuda_fail(cuda, "cuMemGetHandleForAddressRange", result, error, error_bytes);
-    }
-    m->dmabuf = fd;
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     return 0;
 }
 
