@@ -139,8 +139,8 @@ int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
                              const struct hlg_mem_region *region);
 
 /* The same for memory of another process: maps the descriptor as hlg_memory_import() does (and unmaps
- * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Returns the
- * region's number, or an error of either. */
+ * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Host memory that
+ * was imported before is -HLG_EINVAL. Returns the region's number, or an error of either. */
 int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
                                 const struct hlg_fd_header *header);
 
