@@ -99,6 +99,7 @@ static void tell_providers(const struct doctor *d, char *text)
 void doctor_check_libfabric(struct doctor *d)
 {
     const bool connectx = d->nic_count > d->efa_count;
+    const struct hlg_ofi_version efa = hlg_ofi_version_min("efa");
     struct doctor_line *line = doctor_line(d, "libfabric", DOCTOR_OK);
     if (!d->libfabric_known) {
         line->state = DOCTOR_WARN;
@@ -115,10 +116,11 @@ void doctor_check_libfabric(struct doctor *d)
     if (d->libfabric < VERSION(1, 17)) {
         line->state = DOCTOR_FAIL;
         doctor_append(line->fix, DOCTOR_TEXT, "install libfabric 1.17 or newer");
-    } else if (d->efa_count > 0 && d->libfabric < VERSION(1, 22)) {
+    } else if (d->efa_count > 0 && d->libfabric < VERSION(efa.major, efa.minor)) {
         line->state = DOCTOR_FAIL;
         doctor_append(line->found, DOCTOR_TEXT,
-                      "; EFA needs 1.22, the first whose immediates consume no receive");
+                      "; EFA needs %u.%u, the first whose immediates consume no receive", efa.major,
+                      efa.minor);
         doctor_append(line->fix, DOCTOR_TEXT,
                       "install AWS's EFA installer and put /opt/amazon/efa/lib first in "
                       "LD_LIBRARY_PATH");

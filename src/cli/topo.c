@@ -297,7 +297,7 @@ int cli_topo(int argc, char **argv)
         return CLI_BAD_INPUT;
     }
     const struct machine_request look = {
-        .xml = request.xml, .nics = request.nics, .all = request.all};
+        .xml = request.xml, .nics = request.nics, .provider = "auto", .all = request.all};
     const int status = machine_look(&look, &topology, error, sizeof error);
     if (status != 0) {
         (void)options_error(argv[0], "%s", error);

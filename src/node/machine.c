@@ -9,12 +9,9 @@
 /* "tcp" is also the first word of "tcp;ofi_rxm". */
 static bool is_wanted(const char *provider, const char *wanted)
 {
-    if (wanted == NULL || strcmp(wanted, "auto") == 0) {
-        return true;
-    }
     const size_t bytes = strlen(wanted);
-    return strncmp(provider, wanted, bytes) == 0 &&
-           (provider[bytes] == '\0' || provider[bytes] == ';');
+    return strcmp(wanted, "auto") == 0 || (strncmp(provider, wanted, bytes) == 0 &&
+                                           (provider[bytes] == '\0' || provider[bytes] == ';'));
 }
 
 static uint32_t find_domains(const char *provider, struct hlg_topology_domain *domains)
@@ -52,7 +49,7 @@ int machine_look(const struct machine_request *request, struct hlg_topology **to
         .nics = request->nics,
     };
     int status = hlg_topology_load(&config, &bare, error, error_bytes);
-    if (status != 0 || !bare->live || bare->nic_count == 0) {
+    if (status != 0 || request->provider == NULL || !bare->live || bare->nic_count == 0) {
         *topology = status == 0 ? bare : *topology;
         return status;
     }

@@ -10,11 +10,11 @@
 struct machine_request {
     const char *xml;      /* as hlg_topology_config.xml; NULL: this machine */
     const char *nics;     /* as hlg_topology_config.nics; NULL: all */
-    const char *provider; /* of libfabric, whose NICs alone are joined; NULL or "auto": all */
+    const char *provider; /* of libfabric, whose NICs are joined; "auto": those of all; NULL: it is not asked */
     bool all;             /* GPUs, whatever CUDA_VISIBLE_DEVICES and NVIDIA_VISIBLE_DEVICES say */
 };
 
-/* Look. As hlg_topology_load(); only a machine that this runs on is joined. */
+/* Look. As hlg_topology_load(); only a machine that this runs on is joined, for which libfabric opens its providers. */
 int machine_look(const struct machine_request *request, struct hlg_topology **topology, char *error,
                  size_t error_bytes);
 

@@ -14,13 +14,12 @@ static bool is_auto(const char *option)
 }
 
 /* This machine. Says a line and returns NULL on failure. */
-static struct hlg_topology *look(const struct node *node, const char *option)
+static struct hlg_topology *look(const struct node *node, const char *option, const char *provider)
 {
     char text[1024] = "";
     struct hlg_topology *topology = NULL;
     /* The driver says which GPUs pages are on; without it the environment says which they would be on. */
-    const struct machine_request request = {.provider = node->options.config.provider,
-                                            .all = node->options.config.cuda};
+    const struct machine_request request = {.provider = provider, .all = node->options.config.cuda};
     if (machine_look(&request, &topology, text, sizeof text) != 0) {
         node_say(node, "--%s auto: %s", option, text);
         return NULL;
@@ -66,7 +65,8 @@ static uint32_t find_nic(const struct hlg_topology *topology, const char *names)
 /* --cores auto: near the NIC, or the GPU. Leaves the placement empty where there is neither. */
 static int choose(struct node *node, char *why, size_t why_bytes)
 {
-    struct hlg_topology *topology = look(node, "cores");
+    struct hlg_topology *topology =
+        look(node, "cores", NULL); /* libfabric comes after the placement */
     if (topology == NULL) {
         return CLI_FAILED;
     }
@@ -136,7 +136,7 @@ int node_pick_nics(struct node *node)
         return status;
     }
     node->options.config.nics = NULL;
-    struct hlg_topology *topology = look(node, "nics");
+    struct hlg_topology *topology = look(node, "nics", node->options.config.provider);
     if (topology == NULL) {
         return CLI_FAILED;
     }
