@@ -22,7 +22,11 @@ struct ofi_piece {
     uint64_t owner; /* ofi_owner(): operation and peer, compared at once */
     uint32_t state; /* enum ofi_piece_state */
     int32_t status;
+    uint64_t pad[5];
 };
+
+_Static_assert((sizeof(struct ofi_piece) & (sizeof(struct ofi_piece) - 1)) == 0,
+               "a power of two: each completion's context is divided by it");
 
 static inline uint64_t ofi_owner(hlg_op_id op, uint32_t peer)
 {

@@ -39,7 +39,7 @@ static inline struct ofi_piece *piece_take(struct ofi_endpoint *e, uint64_t owne
 {
     struct ofi_piece *piece = e->free;
 
-    HLG_ASSERT(piece != NULL && piece->state == OFI_PIECE_FREE);
+    HLG_ASSERT(piece->state == OFI_PIECE_FREE); /* NULL faults here: room was counted before */
     e->free = piece->next_free;
     piece->owner = owner;
     piece->state = OFI_PIECE_POSTED;
@@ -94,13 +94,17 @@ static void post_prepare(struct ofi_endpoint *e, const struct hlg_paged_write *w
     };
 }
 
-/* Returns 0, libfabric's own error, or -FI_EFAULT for a piece that is not in our registration. */
+/* Whether a piece that begins here lies in our registration. */
+static inline bool is_inside(const struct post *post, const uint8_t *source)
+{
+    return (uintptr_t)source - post->base <= post->last;
+}
+
+/* Of a piece in our registration. Returns 0 or libfabric's own error. */
 static inline ssize_t post_piece(struct post *post, uint8_t *source, uint64_t target)
 {
-    if ((uintptr_t)source - post->base > post->last) {
-        return -FI_EFAULT;
-    }
     struct ofi_piece *piece = piece_take(post->e, post->owner);
+
     post->from.iov_base = source;
     post->to.addr = target;
     post->message.context = &piece->provider;
@@ -111,36 +115,46 @@ static inline ssize_t post_piece(struct post *post, uint8_t *source, uint64_t ta
     return rc;
 }
 
+/* The last page whose piece lies in our registration; the first one's does. */
+static uint32_t page_last(const struct post *post, const uint8_t *first, uint64_t stride)
+{
+    const uint64_t room = post->last - ((uintptr_t)first - post->base);
+
+    return stride == 0 ? UINT32_MAX : (uint32_t)hlg_min_u64(room / stride, UINT32_MAX); /* floor */
+}
+
 /* Pages of one piece each. This and take_writes() are what a page costs at its source: what can be done once
  * for a write is done outside the loop. */
-static uint32_t post_pages(struct post *post, const struct hlg_paged_write *w, uint32_t limit,
-                           ssize_t *rc)
+static uint32_t post_pages(struct post *post, const struct hlg_paged_write *w, uint32_t begin,
+                           uint32_t limit, ssize_t *rc)
 {
-    const uint32_t *source_page = w->source_pages + w->piece_begin;
-    const uint32_t *target_page = w->target_pages + w->piece_begin;
-    const uint32_t *const end = w->source_pages + limit;
+    const uint32_t *const source_pages = w->source_pages;
+    const uint32_t *const target_pages = w->target_pages;
     const uint64_t local_stride = w->local_stride;
     const uint64_t remote_stride = w->remote_stride;
     uint8_t *const local = w->local + w->source_offset;
     const uint64_t remote = w->remote + w->target_offset;
+    const uint32_t last = is_inside(post, local) ? page_last(post, local, local_stride) : 0;
+    ssize_t error = is_inside(post, local) ? 0 : -FI_EFAULT;
+    uint32_t i = begin;
 
-    for (; source_page < end; source_page++, target_page++) {
-        *rc = post_piece(post, local + *source_page * local_stride,
-                         remote + *target_page * remote_stride);
-        if (*rc != 0) {
-            break;
-        }
+    for (; error == 0 && i < limit; i++) {
+        const uint32_t page = source_pages[i];
+        error = page > last ? -FI_EFAULT
+                            : post_piece(post, local + page * local_stride,
+                                         remote + target_pages[i] * remote_stride);
     }
-    return (uint32_t)(source_page - (w->source_pages + w->piece_begin));
+    *rc = error;
+    return i - begin - (error != 0 && i > begin);
 }
 
 /* Pages of any number of pieces. */
-static uint32_t post_parts(struct post *post, const struct hlg_paged_write *w, uint32_t limit,
-                           ssize_t *rc)
+static uint32_t post_parts(struct post *post, const struct hlg_paged_write *w, uint32_t begin,
+                           uint32_t limit, ssize_t *rc)
 {
-    uint32_t page = w->piece_begin / w->count; /* floor: the page that holds it */
-    uint32_t part = w->piece_begin % w->count;
-    uint32_t index = w->piece_begin;
+    uint32_t page = begin / w->count; /* floor: the page that holds it */
+    uint32_t part = begin % w->count;
+    uint32_t index = begin;
 
     for (; index < limit; page++, part = 0) {
         uint8_t *source = w->local + w->source_pages[page] * w->local_stride + w->source_offset +
@@ -149,27 +163,27 @@ static uint32_t post_parts(struct post *post, const struct hlg_paged_write *w, u
                           (uint64_t)part * w->target_stride;
         const uint32_t end = index + hlg_min_u32(limit - index, w->count - part);
         for (; index < end; index++) {
-            *rc = post_piece(post, source, target);
+            *rc = is_inside(post, source) ? post_piece(post, source, target) : -FI_EFAULT;
             if (*rc != 0) {
-                return index - w->piece_begin;
+                return index - begin;
             }
             source += w->source_stride;
             target += w->target_stride;
         }
     }
-    return index - w->piece_begin;
+    return index - begin;
 }
 
-/* Post pieces [piece_begin, limit) until one is refused. Returns how many were posted; *rc says why no more. */
-static uint32_t post_pieces(struct ofi_endpoint *e, const struct hlg_paged_write *w, uint32_t limit,
-                            ssize_t *rc)
+/* Post pieces [begin, limit) until one is refused. Returns how many were posted; *rc says why no more. */
+static uint32_t post_pieces(struct ofi_endpoint *e, const struct hlg_paged_write *w, uint32_t begin,
+                            uint32_t limit, ssize_t *rc)
 {
     struct post post;
 
     *rc = 0;
     post_prepare(e, w, &post);
-    const uint32_t posted =
-        w->count == 1 ? post_pages(&post, w, limit, rc) : post_parts(&post, w, limit, rc);
+    const uint32_t posted = w->count == 1 ? post_pages(&post, w, begin, limit, rc)
+                                          : post_parts(&post, w, begin, limit, rc);
     e->outstanding += posted;
     e->peers[w->peer].outstanding += posted;
     return posted;
@@ -376,8 +390,8 @@ static struct ofi_piece *read_error(struct ofi_endpoint *e, int32_t *status)
  * sets FI_REMOTE_CQ_DATA on writes of ours too. */
 static bool is_remote(const struct fi_cq_data_entry *entry)
 {
-    return (entry->flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) != 0 &&
-           (entry->flags & FI_WRITE) == 0;
+    return (entry->flags & FI_WRITE) == 0 &&
+           (entry->flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) != 0;
 }
 
 /* Some write failed, and the provider does not say which: whoever has one under way is lost. The write itself is
@@ -562,17 +576,17 @@ int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
     }
     struct ofi_peer *peer = &e->peers[w->peer];
     const uint32_t peer_max = e->owner->config.peer_pieces_max;
-    struct hlg_paged_write rest = *w;
+    uint32_t begin = w->piece_begin;
     ssize_t rc = 0;
     do {
         const uint32_t room =
             hlg_min_u32(peer_max - peer->outstanding, e->caps.pieces_max - e->outstanding);
-        const uint32_t limit = hlg_min_u32(room, w->piece_limit - rest.piece_begin);
-        rest.piece_begin += post_pieces(e, &rest, rest.piece_begin + limit, &rc);
-    } while (rc == -FI_EAGAIN && rest.piece_begin < w->piece_limit && await_room(e, peer));
-    if (rest.piece_begin > w->piece_begin) {
+        const uint32_t count = hlg_min_u32(room, w->piece_limit - begin);
+        begin += post_pieces(e, w, begin, begin + count, &rc);
+    } while (rc == -FI_EAGAIN && begin < w->piece_limit && await_room(e, peer));
+    if (begin > w->piece_begin) {
         peer->refused_first = HLG_TIME_NEVER;
-        return (int64_t)(rest.piece_begin - w->piece_begin);
+        return (int64_t)(begin - w->piece_begin);
     }
     if (rc == -FI_EFAULT) {
         return -HLG_EINVAL;
