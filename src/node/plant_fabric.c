@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <stdlib.h>
 
-/* How long a lie is given to take effect. A piece that is held back goes when the endpoint is closed, if not before. */
+/* How long a lie is given to take effect. A piece that is held back is dropped by a close that comes first. */
 #define TICK_MS 40
 #define HELD_NS (5 * HLG_NS_PER_S)
 
