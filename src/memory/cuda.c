@@ -237,6 +237,26 @@ int hlg_memory_devices(char *error, size_t error_bytes)
     return cuda == NULL ? code : cuda->devices;
 }
 
+int hlg_memory_bus(int32_t ordinal, char bus[HLG_MEMORY_BUS_BYTES], char *error, size_t error_bytes)
+{
+    int code = 0;
+    char text[HLG_MEMORY_BUS_BYTES] = "";
+    cuda_device device = 0;
+    const struct cuda *cuda = cuda_open(&code, error, error_bytes);
+
+    if (cuda == NULL) {
+        return code;
+    }
+    code = cuda_check_device(cuda, ordinal, error, error_bytes);
+    if (code != 0) {
+        return code;
+    }
+    TRY(cuDeviceGet, &device, ordinal);
+    TRY(cuDeviceGetPCIBusId, text, (int)sizeof text, device);
+    memcpy(bus, text, sizeof text);
+    return 0;
+}
+
 int memory_cuda_create(struct hlg_memory *m, char *error, size_t error_bytes)
 {
     int code = 0;

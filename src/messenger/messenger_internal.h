@@ -151,6 +151,7 @@ struct held {
 /* Memory of another process, mapped here. */
 struct import {
     struct hlg_memory *memory;
+    uint64_t file[2]; /* device and inode: what is imported twice has two addresses */
 };
 
 struct counter_word {

@@ -119,7 +119,7 @@ class Cuda(unittest.TestCase):
     def test_what_cannot_be_is_said(self):
         cases = (
             (("--staged", "--device=2"), {}, demo.FAILED, "there is no GPU 2: this process sees 2, numbered from 0"),
-            ((), {}, demo.FAILED, "provider net cannot reach memory of GPUs here: add --staged"),
+            ((), {}, demo.FAILED, f"provider {demo.native_tcp()} cannot reach memory of GPUs here: add --staged"),
             (("--staged",), {"FAKE_CUDA_ATTRIBUTES": "103=0"}, demo.FAILED,
              "GPU 0 cannot share memory between processes (no POSIX descriptors of it): use memory of kind host"),
             (("--staged",), {"FAKE_CUDA_FAIL": "cuMemExportToShareableHandle:1:801"}, demo.FAILED,

@@ -349,13 +349,41 @@ static void wrong_ordinals(void)
     struct hlg_memory *memory = NULL;
     char error[SENTENCE];
 
+    char bus[HLG_MEMORY_BUS_BYTES] = "as it was";
+
     CHECK(hlg_memory_devices(error, sizeof error) == 2);
     for (size_t i = 0; i < 3; i++) {
         refused_as(make(wrong[i], &memory, error), -HLG_EINVAL, error, "this process sees 2");
+        refused_as(hlg_memory_bus(wrong[i], bus, error, sizeof error), -HLG_EINVAL, error,
+                   "this process sees 2");
+        CHECK(strcmp(bus, "as it was") == 0);
     }
     const struct hlg_memory_site site = {.kind = 3};
     refused_as(hlg_memory_create(&site, BYTES, &memory, error, sizeof error), -HLG_EINVAL, error,
                "kind 3");
+    check_clean();
+}
+
+/* CUDA counts the visible GPUs: 1,0 of those at 1b and 43. */
+static void buses(void)
+{
+    static const char *const told[] = {"0000:43:00.0", "0000:1B:00.0"};
+    char bus[HLG_MEMORY_BUS_BYTES];
+    char error[SENTENCE];
+
+    for (int32_t device = 0; device < 2; device++) {
+        CHECK(hlg_memory_bus(device, bus, error, sizeof error) == 0 &&
+              strcmp(bus, told[device]) == 0);
+    }
+    check_clean();
+}
+
+static void no_bus(void)
+{
+    char bus[HLG_MEMORY_BUS_BYTES];
+    char error[SENTENCE];
+
+    refused_as(hlg_memory_bus(0, bus, error, sizeof error), -HLG_EIO, error, "cuDeviceGetPCIBusId");
     check_clean();
 }
 
@@ -453,10 +481,17 @@ static void after_a_fork(void)
     check_clean();
 }
 
+static void each_gpu_tells_its_bus_id(void **state)
+{
+    (void)state;
+    in_child(buses, "CUDA_VISIBLE_DEVICES", "1,0");
+}
+
 static void what_cannot_be_is_refused_in_a_sentence(void **state)
 {
     (void)state;
     in_child(wrong_ordinals, NULL, NULL);
+    in_child(no_bus, "FAKE_CUDA_FAIL", "cuDeviceGetPCIBusId:1:999");
     in_child(wrong_imports, NULL, NULL);
     in_child(wrong_regions, NULL, NULL);
     in_child(after_a_fork, NULL, NULL);
@@ -509,6 +544,7 @@ int main(void)
         cmocka_unit_test(two_processes_see_the_same_bytes_by_uuid),
         cmocka_unit_test(every_call_that_fails_leaves_nothing),
         cmocka_unit_test(begins_that_fail_are_told_with_a_remedy),
+        cmocka_unit_test(each_gpu_tells_its_bus_id),
         cmocka_unit_test(what_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(a_gpu_is_flushed_where_it_does_not_order),
     };
