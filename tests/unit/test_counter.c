@@ -20,9 +20,8 @@
 
 #include <cmocka.h>
 
-#include "../../src/memory/cuda_dl.h"
 #include "../support/cuda_child.h"
-#include "../support/cuda_graphs.h"
+#include "../support/cuda_engine.h"
 #include "../support/fake_cuda_control.h"
 
 #define LAYERS 5u
@@ -30,69 +29,17 @@
 
 /* ---- An engine's stream, with a gate before each tick ---- */
 
-static const struct cuda *cuda;
-static struct cuda_graphs graphs;
-
-static struct engine {
-    struct hlg_counter *counter;
-    cuda_context context;
-    cuda_stream stream;
-    _Atomic uint32_t *gate;
-    cuda_ptr gate_address;
-    cuda_graph graph;
-    cuda_graph_exec exec;
-} engine;
+static struct cuda_engine engine;
 
 static void open_engine(uint32_t way)
 {
-    const struct hlg_counter_config config = {.device = 1, .way = way};
-    char error[SENTENCE];
-    void *page = NULL;
-    int code = 0;
-
-    cuda = cuda_open(&code, error, sizeof error);
-    CHECK(cuda != NULL && cuda_graphs_find(&graphs) == NULL);
-    if (hlg_counter_create(&config, &engine.counter, error, sizeof error) != 0) {
-        (void)fprintf(stderr, "%s\n", error);
-        _exit(1);
-    }
-    CHECK(cuda->cuDevicePrimaryCtxRetain(&engine.context, 1) == CUDA_OK);
-    CHECK(cuda->cuCtxPushCurrent(engine.context) == CUDA_OK);
-    CHECK(cuda->cuStreamCreate(&engine.stream, CUDA_STREAM_NON_BLOCKING) == CUDA_OK);
-    CHECK(cuda->cuMemHostAlloc(&page, 4096, CUDA_HOSTALLOC_DEVICEMAP) == CUDA_OK);
-    CHECK(cuda->cuMemHostGetDevicePointer(&engine.gate_address, page, 0) == CUDA_OK);
-    engine.gate = page;
+    cuda_engine_open(&engine, way, 1, LAYERS);
 }
 
 static void close_engine(void)
 {
-    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
-    if (engine.exec != NULL) {
-        CHECK(graphs.cuGraphExecDestroy(engine.exec) == CUDA_OK);
-        CHECK(graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
-    }
-    CHECK(cuda->cuStreamDestroy(engine.stream) == CUDA_OK);
-    CHECK(cuda->cuMemFreeHost((void *)engine.gate) == CUDA_OK);
-    hlg_counter_release(engine.counter);
-    CHECK(cuda->cuCtxPopCurrent(&engine.context) == CUDA_OK);
-    CHECK(cuda->cuDevicePrimaryCtxRelease(1) == CUDA_OK);
+    cuda_engine_close(&engine);
     check_clean();
-}
-
-static void compute(void)
-{
-    for (uint32_t done = 1; done <= LAYERS; done++) {
-        CHECK(graphs.cuStreamWaitValue32(engine.stream, engine.gate_address, done, 0) == CUDA_OK);
-        CHECK(hlg_counter_tick(engine.counter, engine.stream, done, NULL, 0) == 0);
-    }
-}
-
-static void capture(void)
-{
-    CHECK(graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
-    compute();
-    CHECK(graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
-    CHECK(graphs.cuGraphInstantiateWithFlags(&engine.exec, engine.graph, 0) == CUDA_OK);
 }
 
 static void expect(uint32_t value)
@@ -115,13 +62,7 @@ static void expect(uint32_t value)
 /* One forward pass: each value in turn, and none before its gate is open. */
 static void pass(uint32_t forward)
 {
-    atomic_store(engine.gate, 0);
-    CHECK(hlg_counter_stamp(engine.counter, engine.stream, forward, NULL, 0) == 0);
-    if (engine.exec != NULL) {
-        CHECK(graphs.cuGraphLaunch(engine.exec, engine.stream) == CUDA_OK);
-    } else {
-        compute();
-    }
+    cuda_engine_launch(&engine, forward);
     expect(forward << 8);
     for (uint32_t done = 1; done <= LAYERS; done++) {
         CHECK(atomic_load(hlg_counter_word(engine.counter)) == (forward << 8 | (done - 1)));
@@ -142,12 +83,12 @@ static void passes(void)
 static void replayed(void)
 {
     open_engine(HLG_COUNTER_KERNEL);
-    capture();
+    cuda_engine_capture(&engine);
     expect(0); /* a capture runs nothing */
     passes();
     /* Without a stamp the same graph says nothing that was not said. */
-    CHECK(graphs.cuGraphLaunch(engine.exec, engine.stream) == CUDA_OK);
-    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
+    CHECK(engine.graphs.cuGraphLaunch(engine.exec, engine.stream) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
     expect(1u << 8 | LAYERS);
     close_engine();
 }
@@ -199,18 +140,18 @@ static void rank_main(void)
     CHECK((const void *)hlg_counter_word(counter) == shared_page);
     CHECK(hlg_counter_create(&config, &second, error, sizeof error) == -HLG_EINVAL);
     CHECK(strstr(error, "pinned already") != NULL);
-    cuda = cuda_open(&code, NULL, 0);
+    engine.cuda = cuda_open(&code, NULL, 0);
     /* No context of ours is left current. */
-    CHECK(cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING) == CUDA_INVALID_CONTEXT);
-    CHECK(cuda->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_OK);
-    CHECK(cuda->cuCtxPushCurrent(context) == CUDA_OK);
-    CHECK(cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING) == CUDA_INVALID_CONTEXT);
+    CHECK(engine.cuda->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_OK);
+    CHECK(engine.cuda->cuCtxPushCurrent(context) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING) == CUDA_OK);
     CHECK(hlg_counter_stamp(counter, stream, 7, NULL, 0) == 0);
     CHECK(hlg_counter_tick(counter, stream, 3, NULL, 0) == 0);
-    CHECK(cuda->cuStreamSynchronize(stream) == CUDA_OK);
-    CHECK(cuda->cuStreamDestroy(stream) == CUDA_OK);
-    CHECK(cuda->cuCtxPopCurrent(&context) == CUDA_OK);
-    CHECK(cuda->cuDevicePrimaryCtxRelease(0) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamSynchronize(stream) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamDestroy(stream) == CUDA_OK);
+    CHECK(engine.cuda->cuCtxPopCurrent(&context) == CUDA_OK);
+    CHECK(engine.cuda->cuDevicePrimaryCtxRelease(0) == CUDA_OK);
     hlg_counter_release(counter);
     check_clean();
 }
@@ -246,7 +187,7 @@ static int all_of_it(char error[SENTENCE])
     if (code == 0) {
         code = hlg_counter_tick(counter, engine.stream, 2, error, SENTENCE);
     }
-    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
     CHECK(code != 0 || atomic_load(hlg_counter_word(counter)) == (9u << 8 | 2));
     hlg_counter_release(counter);
     return code;
@@ -379,12 +320,12 @@ static void wrong_values(void)
                "0 layers");
     refused_as(hlg_counter_tick(c, engine.stream, 256, error, sizeof error), -HLG_EINVAL, error,
                "256 layers");
-    CHECK(graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
+    CHECK(engine.graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
     refused_as(hlg_counter_stamp(c, engine.stream, 1, error, sizeof error), -HLG_ESTATE, error,
                "stamp before each launch");
-    CHECK(graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
-    CHECK(graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
-    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
+    CHECK(engine.graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
+    CHECK(engine.graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
     expect(0); /* nothing of all that was put into the stream */
     close_engine();
 }
@@ -394,11 +335,11 @@ static void captured_write(void)
     char error[SENTENCE];
 
     open_engine(HLG_COUNTER_WRITE);
-    CHECK(graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
+    CHECK(engine.graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
     refused_as(hlg_counter_tick(engine.counter, engine.stream, 1, error, sizeof error), -HLG_ESTATE,
                error, "HLG_COUNTER_KERNEL");
-    CHECK(graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
-    CHECK(graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
+    CHECK(engine.graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
+    CHECK(engine.graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
     close_engine();
 }
 

@@ -90,57 +90,6 @@ static void take_notice(void *context, const struct hlg_notice *notice)
     n->notices[n->notice_count++].message = NULL;
 }
 
-/* ---- The loop as a fabric that takes memory of a device, which is the host's all the same ---- */
-
-static struct hlg_fabric device_fabric;
-static struct hlg_fabric *device_below;
-static const struct hlg_transport_ops *device_below_ops;
-static struct hlg_transport_ops device_ops;
-
-static int device_register(struct hlg_transport *t, const struct hlg_mem_region *region,
-                           hlg_mem *mem)
-{
-    return device_below_ops->mem_register(t, &HLG_MEM_HOST(region->base, region->bytes), mem);
-}
-
-static int device_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
-                       struct hlg_transport **out)
-{
-    (void)fabric;
-    const int code = device_below->open(device_below, lane, rail, out);
-    if (code == 0) {
-        device_below_ops = (*out)->ops;
-        device_ops = *device_below_ops;
-        device_ops.mem_register = device_register;
-        (*out)->ops = &device_ops;
-    }
-    return code;
-}
-
-static void device_query(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps)
-{
-    (void)fabric;
-    device_below->query(device_below, caps);
-    caps->device_memory = true;
-}
-
-static hlg_time device_now(struct hlg_fabric *fabric)
-{
-    (void)fabric;
-    return device_below->now(device_below);
-}
-
-static void be_device(struct world *w, struct hlg_pump_config *config,
-                      struct hlg_pump_region *region)
-{
-    device_below = config->fabric;
-    device_fabric = (struct hlg_fabric){
-        .open = device_open, .query = device_query, .now = device_now, .rails = 1};
-    config->fabric = &device_fabric;
-    config->flusher = w->flusher;
-    region->memory.kind = HLG_MEMORY_CUDA;
-}
-
 static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
                            const struct hlg_limits *limits)
 {
@@ -163,9 +112,6 @@ static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
         n->memory[i] = (uint8_t)(i * 131 + i / 256 + index);
     }
     struct hlg_pump_region region = {.lane = 0, .memory = HLG_MEM_HOST(n->memory, n->bytes)};
-    if (role == HLG_ROLE_DECODE && w->flusher != NULL) {
-        be_device(w, &config, &region);
-    }
     config.regions = &region;
     config.region_count = 1;
     config.places = places;
@@ -1076,86 +1022,6 @@ static void pieces_longer_than_the_fabric_takes_are_refused_at_create(void **sta
     free(memory);
 }
 
-/* ---- Flush ---- */
-
-/* Takes runs when it is let to, and all requests at once. */
-static struct {
-    struct hlg_flusher flusher; /* first */
-    bool shut;
-    uint32_t spans; /* taken */
-    uint64_t bytes;
-    struct hlg_flushed over[8];
-    uint32_t count;
-} copier;
-
-static int copier_span(struct hlg_flusher *flusher, void *base, uint64_t bytes)
-{
-    (void)flusher;
-    (void)base;
-    copier.spans += !copier.shut;
-    copier.bytes += copier.shut ? 0 : bytes;
-    return !copier.shut;
-}
-
-static int copier_finish(struct hlg_flusher *flusher, hlg_handle request)
-{
-    (void)flusher;
-    copier.over[copier.count++] = (struct hlg_flushed){.request = request};
-    return 1;
-}
-
-static int copier_poll(struct hlg_flusher *flusher, struct hlg_flushed *done, uint32_t capacity)
-{
-    const uint32_t count = hlg_min_u32(capacity, copier.count);
-
-    (void)flusher;
-    memcpy(done, copier.over, count * sizeof *done);
-    copier.count = 0;
-    return (int)count;
-}
-
-/* Four requests of 91 runs each are whole at the same time: a step tells 256 runs, of however many requests, so
- * that a round of the core thread stays short. */
-static void a_step_tells_a_bounded_number_of_runs(void **state)
-{
-    struct world *w = *state;
-    const uint32_t pages = 15;
-    const uint32_t runs = LAYERS * 2 * pages + 1;
-    struct node *n = &w->nodes[0];
-    uint32_t before = 0;
-
-    memset(&copier, 0, sizeof copier);
-    copier.flusher =
-        (struct hlg_flusher){.span = copier_span, .finish = copier_finish, .poll = copier_poll};
-    copier.shut = true;
-    w->flusher = &copier.flusher;
-    node_open(w, 0, HLG_ROLE_DECODE, 1);
-    w->flusher = NULL;
-    node_open(w, 1, HLG_ROLE_PREFILL, 1);
-    join(w, 0, 1);
-    run_until(w, n, HLG_NOTICE_PEER_UP, 1);
-    for (uint32_t i = 0; i < 4; i++) {
-        (void)submit(n, 0, pages * PAGE_TOKENS + 1, 7 * pages * i, 8);
-    }
-    run_until(w, &w->nodes[1], HLG_NOTICE_SENT, 4);
-    for (uint32_t i = 0; i < 100; i++) {
-        (void)turn(w);
-        (void)hlg_loop_step(w->loop);
-    }
-    assert_int_equal(count_notices(n, HLG_NOTICE_READY), 0); /* all wait */
-    copier.shut = false;
-    for (uint32_t i = 0; copier.spans < 4 * runs; i++) {
-        before = copier.spans;
-        (void)hlg_pump_step(n->pump);
-        assert_in_range(copier.spans - before, 1, 256);
-        assert_true(i < 10);
-    }
-    (void)hlg_pump_step(n->pump);
-    assert_int_equal(copier.spans, 4 * runs);
-    assert_int_equal(copier.bytes, 4 * (LAYERS * 2 * pages * 2 * 16 * PAGE_TOKENS + 64));
-    assert_int_equal(count_notices(n, HLG_NOTICE_READY), 4);
-}
-
 /* What a machine believes hangs on what a completed write means (I1): the transport says so, and nobody else. */
 static void machines_know_whether_writes_are_placed_when_they_complete(void **state)
 {
@@ -1206,7 +1072,6 @@ int main(void)
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(what_cannot_work_is_refused_at_create),
         cmocka_unit_test(pieces_longer_than_the_fabric_takes_are_refused_at_create),
-        WORLD_TEST(a_step_tells_a_bounded_number_of_runs),
         WORLD_TEST(all_layers_but_the_last_leave_early),
         cmocka_unit_test(machines_know_whether_writes_are_placed_when_they_complete),
     };

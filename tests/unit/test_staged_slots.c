@@ -286,6 +286,32 @@ static void slots_of_an_endpoint_that_cannot_be_closed_are_lost(void **state)
     assert_false(come_back(*state, -HLG_EIO));
 }
 
+/* The ring is the GPU's, and a node that died may be a peer of many endpoints, in many numbers: whatever it holds,
+ * there is a slot for the next one. */
+static void peers_that_end_nothing_leave_slots_to_others(void **state)
+{
+    struct bench *b = *state;
+    struct bench other = {.memory = b->memory, .staged = b->staged};
+    const struct hlg_fabric *f = hlg_staged_fabric(b->staged);
+    struct hlg_copy_stats stats;
+    uint32_t held = 0;
+
+    for (uint32_t peer = 0; peer < 4; peer++) {
+        uint32_t own = 0;
+        while (write_piece(b, peer) != NULL) {
+            own++;
+        }
+        assert_in_range(own, 1, SHARE);
+        held += own;
+    }
+    assert_in_range(held, 4, SLOTS - 1);
+    f->copies(f, &stats);
+    assert_int_equal(stats.waits, 4);
+    open_endpoint(&other);
+    assert_non_null(write_piece(&other, 0));
+    free_endpoint(&other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,6 +321,8 @@ int main(void)
                                         close_bench),
         cmocka_unit_test_setup_teardown(slots_of_an_endpoint_that_cannot_be_closed_are_lost,
                                         open_bench, close_bench),
+        cmocka_unit_test_setup_teardown(peers_that_end_nothing_leave_slots_to_others, open_bench,
+                                        close_bench),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
