@@ -22,7 +22,8 @@ struct hlg_decode_config {
     uint64_t node;
     uint64_t incarnation;
     uint8_t fingerprint[HLG_FINGERPRINT_BYTES];
-    bool flush; /* landed bytes need a FLUSH before they are visible to the device */
+    bool flush;        /* before the device sees, or pages return, bytes that landed need a FLUSH */
+    bool acknowledged; /* the transport's DONE_WRITE does not mean placed; the pump sets it */
 };
 
 /* As hlg_prefill_size() and hlg_prefill_init(). */

@@ -141,7 +141,7 @@ struct hlg_request_message {
 /*
  * What of a source's pieces must have been counted before its FENCED is believed. A write that a transport
  * merely acknowledged (caps.placed false) is on the target's side and may still be on its way into memory;
- * its own immediate is what says that it is there.
+ * its own immediate is what says that it is there. There the first of these ends the session.
  */
 enum hlg_await {
     HLG_AWAIT_NOTHING = 0, /* every write was placed when it completed */

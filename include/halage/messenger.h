@@ -95,7 +95,8 @@ struct hlg_messenger_config {
     uint32_t log_level; /* enum hlg_log_level: lines above it are not made */
 
     /* Decode: enum hlg_flush_policy, for regions of GPUs that NICs write themselves. A fabric with a flusher
-       of its own (staged) needs none. */
+       of its own (staged) needs none. READ opens an endpoint more for each lane, rail and GPU, makes a read through
+       each at start, and fails a request whose reads are not over within the transport's stall_ns. */
     uint32_t flush;
 
     /* File that the machine's events and actions are recorded to, for `halage trace` (see trace.h): made
@@ -114,14 +115,17 @@ struct hlg_messenger_config {
  * layout and fabric remain the caller's. */
 void hlg_messenger_config_default(struct hlg_messenger_config *config);
 
+/* "auto", "none", "cuda", "read"; NULL for what is no policy. */
+const char *hlg_flush_name(uint32_t policy);
+
 /*
  * Make a messenger: takes all its memory and the port, starts no thread.
  *
  * config  copied
  * error   [error_bytes] filled with a sentence on failure; may be NULL with 0 bytes
  *
- * Returns 0, -HLG_EINVAL (config breaks its contract), -HLG_EPLAN (layout is unsound), -HLG_ENOMEM or
- * -HLG_EIO (port in use, …).
+ * Returns 0, -HLG_EINVAL (config breaks its contract), -HLG_EPLAN (layout is unsound), -HLG_EUNSUPPORTED
+ * (a flush policy that the fabric cannot do), -HLG_ENOMEM or -HLG_EIO (port in use, …).
  */
 int hlg_messenger_create(const struct hlg_messenger_config *config,
                          struct hlg_messenger **messenger, char *error, size_t error_bytes);
@@ -135,8 +139,8 @@ int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
                              const struct hlg_mem_region *region);
 
 /* The same for memory of another process: maps the descriptor as hlg_memory_import() does (and unmaps
- * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Returns the
- * region's number, or an error of either. */
+ * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Host memory that
+ * was imported before is -HLG_EINVAL. Returns the region's number, or an error of either. */
 int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
                                 const struct hlg_fd_header *header);
 

@@ -21,54 +21,12 @@
 #include <cmocka.h>
 
 #include "../../src/memory/cuda_dl.h"
+#include "../support/cuda_child.h"
 #include "../support/cuda_graphs.h"
 #include "../support/fake_cuda_control.h"
 
-#define LAYERS   5u
-#define SENTENCE 512u
-#define LOOKS    20000u /* of 0.1 ms */
-
-/* Each test is a child: a driver is begun once a process, and what steers the double is read then. */
-static void in_child(void (*body)(void), const char *variable, const char *value)
-{
-    int status = 0;
-    pid_t child = fork();
-
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (variable != NULL) {
-            (void)setenv(variable, value, 1);
-        }
-        body();
-        exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        fail_msg("child ended with status %x (%s=%s)", status, variable != NULL ? variable : "",
-                 value != NULL ? value : "");
-    }
-}
-
-/* In a child assertions of cmocka must not jump into the parent's frames: these end the process. */
-#define CHECK(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            (void)fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            _exit(1);                                                                     \
-        }                                                                                 \
-    } while (0)
-
-static void check_clean(void)
-{
-    struct fake_cuda_control control;
-    char text[256];
-
-    fake_cuda_control(&control);
-    if (control.live(text, sizeof text) != 0) {
-        (void)fprintf(stderr, "leaked: %s\n", text);
-        _exit(1);
-    }
-}
+#define LAYERS 5u
+#define LOOKS  20000u /* of 0.1 ms */
 
 /* ---- An engine's stream, with a gate before each tick ---- */
 
@@ -381,14 +339,6 @@ static void every_call_that_fails_leaves_nothing(void **state)
 }
 
 /* ---- What cannot be ---- */
-
-static void refused_as(int code, int wanted, const char *error, const char *sentence)
-{
-    if (code != wanted || strstr(error, sentence) == NULL) {
-        (void)fprintf(stderr, "code %d '%s', not %d '%s'\n", code, error, wanted, sentence);
-        _exit(1);
-    }
-}
 
 static void wrong_configs(void)
 {

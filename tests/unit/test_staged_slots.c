@@ -1,0 +1,301 @@
+/*
+ * Slots of the staged path over a transport below that the test plays itself: one whose write failed is never
+ * filled again before its endpoint is closed, since the device may read it still (I1, source).
+ */
+#include <halage/memory.h>
+#include <halage/transport/staged.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define PIECE    4096u
+#define SLOTS    8u
+#define SHARE    2u /* of one peer */
+#define EVENTS   16u
+#define STALL_NS 1000u
+
+/* The transport below. */
+static struct below {
+    struct hlg_transport transport;
+    struct hlg_paged_write write; /* the last one */
+    uint32_t writes;
+    struct hlg_transport_event events[EVENTS];
+    uint32_t event_count;
+    hlg_time time;
+    int close_code;
+} below;
+
+static void query(const struct hlg_transport *t, struct hlg_transport_caps *caps)
+{
+    (void)t;
+    *caps = (struct hlg_transport_caps){
+        .provider = "played", .pieces_max = 64, .piece_bytes_max = PIECE, .stall_ns = STALL_NS};
+}
+
+static void query_fabric(const struct hlg_fabric *fabric, struct hlg_transport_caps *caps)
+{
+    (void)fabric;
+    query(NULL, caps);
+}
+
+static hlg_time now(struct hlg_transport *t)
+{
+    (void)t;
+    return below.time;
+}
+
+static hlg_time now_fabric(struct hlg_fabric *fabric)
+{
+    (void)fabric;
+    return below.time;
+}
+
+static int peer_open(struct hlg_transport *t, const uint8_t *bytes, uint32_t count)
+{
+    (void)t;
+    (void)count;
+    return bytes[0];
+}
+
+static int mem_register(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem)
+{
+    (void)t;
+    (void)region;
+    *mem = 0;
+    return 0;
+}
+
+static int64_t take(struct hlg_transport *t, const struct hlg_paged_write *w)
+{
+    (void)t;
+    below.write = *w;
+    below.writes++;
+    return w->piece_limit - w->piece_begin;
+}
+
+static int poll_below(struct hlg_transport *t, struct hlg_transport_event *events,
+                      uint32_t capacity)
+{
+    const uint32_t count = hlg_min_u32(below.event_count, capacity);
+
+    (void)t;
+    memcpy(events, below.events, count * sizeof *events);
+    below.event_count -= count;
+    memmove(below.events, below.events + count, below.event_count * sizeof *events);
+    return (int)count;
+}
+
+static int close_below(struct hlg_transport *t)
+{
+    (void)t;
+    return below.close_code;
+}
+
+static void free_below(struct hlg_transport *t)
+{
+    (void)t;
+}
+
+static const struct hlg_transport_ops ops = {.query = query,
+                                             .now = now,
+                                             .peer_open = peer_open,
+                                             .mem_register = mem_register,
+                                             .write = take,
+                                             .poll = poll_below,
+                                             .close = close_below,
+                                             .free = free_below};
+
+static int open_below(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
+                      struct hlg_transport **out)
+{
+    (void)fabric;
+    (void)lane;
+    (void)rail;
+    below.transport.ops = &ops;
+    *out = &below.transport;
+    return 0;
+}
+
+static struct hlg_fabric fabric = {
+    .open = open_below, .query = query_fabric, .now = now_fabric, .rails = 1};
+
+/* One GPU's memory, staged. */
+struct bench {
+    struct hlg_memory *memory;
+    struct hlg_staged *staged;
+    struct hlg_transport *transport;
+    hlg_mem mem;
+};
+
+static void open_endpoint(struct bench *b)
+{
+    struct hlg_fabric *f = hlg_staged_fabric(b->staged);
+    const struct hlg_mem_region region = hlg_memory_region(b->memory);
+    static const uint8_t names[] = {0, 1, 2, 3};
+
+    assert_int_equal(f->open(f, 0, 0, &b->transport), 0);
+    assert_int_equal(b->transport->ops->mem_register(b->transport, &region, &b->mem), 0);
+    for (uint8_t i = 0; i < sizeof names; i++) {
+        assert_int_equal(b->transport->ops->peer_open(b->transport, &names[i], 1), i);
+    }
+}
+
+static void free_endpoint(struct bench *b)
+{
+    struct hlg_transport_event events[EVENTS];
+
+    (void)b->transport->ops->close(b->transport);
+    while (b->transport->ops->poll(b->transport, events, EVENTS) > 0) {
+    }
+    b->transport->ops->free(b->transport);
+}
+
+static int open_bench(void **state)
+{
+    static struct bench b;
+    const struct hlg_memory_site site = {.kind = HLG_MEMORY_CUDA};
+    const struct hlg_staged_config config = {
+        .below = &fabric, .slots = SLOTS, .slot_bytes = PIECE, .flushes_max = 1};
+    char error[320] = "";
+
+    below = (struct below){0};
+    assert_int_equal(
+        hlg_memory_create(&site, (uint64_t)SLOTS * PIECE, &b.memory, error, sizeof error), 0);
+    assert_int_equal(hlg_staged_create(&config, &b.staged, error, sizeof error), 0);
+    open_endpoint(&b);
+    *state = &b;
+    return 0;
+}
+
+static int close_bench(void **state)
+{
+    struct bench *b = *state;
+
+    free_endpoint(b);
+    hlg_staged_destroy(b->staged);
+    hlg_memory_release(b->memory);
+    return 0;
+}
+
+/* Writes one piece to a peer. Returns the slot that it went through, or NULL when it was refused. */
+static const uint8_t *write_piece(struct bench *b, uint32_t peer)
+{
+    static const uint32_t page = 0;
+    struct hlg_transport_event events[EVENTS];
+    const struct hlg_paged_write w = {.op = 7,
+                                      .peer = peer,
+                                      .mem = b->mem,
+                                      .local = hlg_memory_base(b->memory),
+                                      .local_stride = PIECE,
+                                      .source_pages = &page,
+                                      .target_pages = &page,
+                                      .bytes = PIECE,
+                                      .count = 1,
+                                      .piece_limit = 1};
+    const uint32_t before = below.writes;
+    const int64_t taken = b->transport->ops->write(b->transport, &w);
+
+    assert_true(taken >= 0);
+    while (taken > 0 && below.writes == before) { /* until the copy is over */
+        assert_int_equal(b->transport->ops->poll(b->transport, events, EVENTS), 0);
+    }
+    return taken > 0 ? hlg_paged_write_source(&below.write, below.write.piece_begin) : NULL;
+}
+
+/* The transport below reports the last write. */
+static void report(struct bench *b, bool well)
+{
+    struct hlg_transport_event event = {
+        .kind = HLG_TRANSPORT_DONE_WRITE,
+        .done = {
+            .op = below.write.op, .done = well, .failed = !well, .status = well ? 0 : -HLG_EIO}};
+
+    below.events[below.event_count++] = event;
+    assert_int_equal(b->transport->ops->poll(b->transport, &event, 1), 1);
+    assert_int_equal(event.kind, HLG_TRANSPORT_DONE_WRITE);
+    assert_int_equal(event.done.op, 7);
+    assert_int_equal(event.done.failed, !well);
+}
+
+/* A peer's share of slots fails one by one, and nothing else is read from them afterwards. */
+static void fail_share(struct bench *b, const uint8_t *slots[SHARE])
+{
+    for (uint32_t i = 0; i < SHARE; i++) {
+        slots[i] = write_piece(b, 0);
+        assert_non_null(slots[i]);
+        report(b, false);
+    }
+    for (uint32_t turn = 0; turn < 2 * SLOTS; turn++) {
+        const uint8_t *slot = write_piece(b, 1);
+        assert_non_null(slot);
+        for (uint32_t i = 0; i < SHARE; i++) {
+            assert_ptr_not_equal(slot, slots[i]);
+        }
+        report(b, true);
+    }
+}
+
+static void a_slot_of_a_failed_write_is_not_filled_again(void **state)
+{
+    struct bench *b = *state;
+    struct hlg_transport_event event;
+    const uint8_t *slots[SHARE];
+
+    fail_share(b, slots);
+    assert_ptr_not_equal(slots[0], slots[1]);
+    assert_null(write_piece(b, 0)); /* it has no more, and is said to be down in time */
+    below.time += STALL_NS;
+    assert_null(write_piece(b, 0));
+    assert_int_equal(b->transport->ops->poll(b->transport, &event, 1), 1);
+    assert_int_equal(event.kind, HLG_TRANSPORT_PEER_DOWN);
+    assert_int_equal(event.peer, 0);
+}
+
+/* Whether one of the slots is filled again through a new endpoint. */
+static bool come_back(struct bench *b, int close_code)
+{
+    const uint8_t *slots[SHARE];
+    bool back = false;
+
+    fail_share(b, slots);
+    below.close_code = close_code;
+    free_endpoint(b);
+    below.close_code = 0;
+    open_endpoint(b);
+    for (uint32_t i = 0; i < SLOTS; i++) { /* each peer keeps its share */
+        const uint8_t *slot = write_piece(b, i / SHARE);
+        for (uint32_t k = 0; k < SHARE; k++) {
+            back = back || (slot != NULL && slot == slots[k]);
+        }
+    }
+    return back;
+}
+
+static void slots_come_back_with_the_end_of_their_endpoint(void **state)
+{
+    assert_true(come_back(*state, 0));
+}
+
+static void slots_of_an_endpoint_that_cannot_be_closed_are_lost(void **state)
+{
+    assert_false(come_back(*state, -HLG_EIO));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_slot_of_a_failed_write_is_not_filled_again, open_bench,
+                                        close_bench),
+        cmocka_unit_test_setup_teardown(slots_come_back_with_the_end_of_their_endpoint, open_bench,
+                                        close_bench),
+        cmocka_unit_test_setup_teardown(slots_of_an_endpoint_that_cannot_be_closed_are_lost,
+                                        open_bench, close_bench),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
