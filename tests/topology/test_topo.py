@@ -344,9 +344,8 @@ class Placement(Topo):
                           *[machines.gpu(f"0000:{bus}:00.0") for bus in ("1a", "1b", "43")])
         this |= {"LD_LIBRARY_PATH": FAKE_CUDA}
         for words, environment, gpus in (
-            ([], {}, ("0000:1b:00.0", "0000:43:00.0")),
             (["--device", "1"], {}, ("0000:43:00.0",) * 2),
-            ([], {"CUDA_VISIBLE_DEVICES": "1"}, ("0000:43:00.0",) * 2),
+            ([], {"CUDA_VISIBLE_DEVICES": "1,0"}, ("0000:43:00.0", "0000:1b:00.0")),
             (["--device", "2"], {"FAKE_CUDA_DEVICES": "3"}, (None,) * 2),
         ):
             result = self.demo("--nics", "auto", "--provider", "tcp", "--memory", "cuda", "--staged", *words,
