@@ -41,6 +41,8 @@ struct hlg_fd_header {
  */
 int hlg_memory_devices(char *error, size_t error_bytes);
 
+#define HLG_MEMORY_BUS_BYTES 32u
+
 /*
  * Where a GPU is on the PCI bus, as hlg_bus_id_read() reads it: what joins CUDA's ordinals with a topology, in whatever
  * order CUDA counts (CUDA_DEVICE_ORDER). As hlg_memory_create(), after fork().
@@ -50,7 +52,6 @@ int hlg_memory_devices(char *error, size_t error_bytes);
  *
  * Returns 0; -HLG_EINVAL (no such device), -HLG_EUNSUPPORTED or -HLG_EIO with a sentence.
  */
-#define HLG_MEMORY_BUS_BYTES 32u
 int hlg_memory_bus(int32_t device, char bus[HLG_MEMORY_BUS_BYTES], char *error, size_t error_bytes);
 
 /*

@@ -178,7 +178,9 @@ int hlg_messenger_port(const struct hlg_messenger *m);
 
 /*
  * Dial another node. Returns the connection's number, > 0, at once; a report PEER_UP or PEER_REFUSED
- * with that number follows within connect_ns and the lease. Nothing is dialled again by itself.
+ * with that number follows within connect_ns and the lease, once its turn has come: addresses are dialled one after the
+ * other, 1,000 that answer in a second, and each at which nobody answers takes connect_ns. Nothing is dialled again by
+ * itself.
  *
  * address  "host:port" or "[v6]:port"; copied, at most 255 bytes
  */

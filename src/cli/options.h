@@ -52,7 +52,17 @@ bool options_same_file(const char *program, const char *option, const char *outp
  * Otherwise a line is on stderr. */
 bool options_output_possible(const char *program, const char *option, const char *file);
 
+/* Whether two outputs, of options `one` and `other`, are one file, "-" included; both may be NULL. A line is then on
+ * stderr. */
+bool options_one_output(const char *program, const char *one, const char *file, const char *other,
+                        const char *other_file);
+
 /* Read a whole number in decimal digits. Returns whether it is one and fits. */
 bool options_u32(const char *text, uint32_t *value);
+
+/* Read a size: a whole number of bytes, or with a unit as scenarios of halage-sim have them (B, kB, MB, GB, KiB, MiB,
+ * GiB) or as other benchmarks do (k, m, g or K, M, G: binary). `end`: where it stopped, NULL: at the end. Returns whether
+ * it is one and fits. */
+bool options_bytes(const char *text, const char **end, uint32_t *bytes);
 
 #endif

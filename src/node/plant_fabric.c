@@ -7,9 +7,9 @@
 #include <poll.h>
 #include <stdlib.h>
 
-/* How long a lie is given to take effect. */
+/* How long a lie is given to take effect. A piece that is held back is dropped by a close that comes first. */
 #define TICK_MS 40
-#define HELD_NS (400 * HLG_NS_PER_MS)
+#define HELD_NS (5 * HLG_NS_PER_S)
 
 /* A fabric whose endpoints lie, once: a decode node counts one piece too many, and a prefill node
  * holds one piece back meanwhile. */

@@ -85,7 +85,7 @@ static bool run_case(const char *words, struct perf_case *shape, char *error)
 {
     static const char *const orders[] = {"rows", "source", "target",
                                          "both"}; /* what is scattered */
-    const struct perf_place place = {NULL};
+    const struct perf_place place = {.node = NULL};
     struct path p = {.ends = {NULL, NULL}};
     char order[8] = "";
     unsigned long requests = 0;
@@ -102,7 +102,7 @@ static bool run_case(const char *words, struct perf_case *shape, char *error)
     }
     for (uint32_t i = 0; i < 2; i++) {
         shape->order = (scattered >> i & 1) != 0 ? PERF_SCATTERED : PERF_CONTIGUOUS;
-        if (perf_arena_open(shape, i == 1, &p.arenas[i]) != 0 ||
+        if (perf_arena_open(shape, i == 1, 0, &p.arenas[i], error) != 0 ||
             perf_core_open(&p.arenas[i], i == 1, &place, &p.ends[i], error) != 0) {
             return false;
         }
@@ -129,8 +129,9 @@ int main(int argc, char **argv)
                               .window = (uint32_t)strtoul(argv[3], NULL, 10),
                               .layers = (uint32_t)strtoul(argv[4], NULL, 10),
                               .peers = 1,
-                              .rails = 1};
-    (void)snprintf(shape.provider, sizeof shape.provider, "%s", argv[1]);
+                              .rails = 1,
+                              .way = {.memory = HLG_MEMORY_HOST}};
+    (void)snprintf(shape.way.provider, sizeof shape.way.provider, "%s", argv[1]);
     for (int i = 5; i < argc; i++) {
         if (!run_case(argv[i], &shape, error)) {
             return fail(error);

@@ -67,9 +67,10 @@ class ConfigFile(unittest.TestCase):
             pipe = pathlib.Path(self.folder.name) / "pipe"
             os.mkfifo(pipe)
             node = subprocess.Popen([HALAGE, "node", "prefill", "--config", pipe], stderr=subprocess.PIPE, text=True)
+            self.addCleanup(node.kill)
             pipe.write_text(text)
-            pipe.unlink()
             said = node.communicate(timeout=30)[1]
+            pipe.unlink()
             self.assertEqual(node.returncode, 2, said)
             self.assertIn(part, said)
 

@@ -38,6 +38,7 @@ def bridge(busid, first, last, control=1, readable=4096):
     config = bytearray(4096)
     config[0x19:0x1b] = bytes([first, last])
     config[0x100:0x104] = (0x14820001).to_bytes(4, "little")  # error reporting; the next is at 0x148
+    config[0x104:0x10c] = bytes([0x0d, 0, 1, 0, 0, 0, 0x1d, 0])  # not ACS: what the first one holds
     config[0x148:0x150] = (0x0001000D).to_bytes(4, "little") + bytes([0x7f, 0]) + control.to_bytes(2, "little")
     folder = f"sys/bus/pci/devices/{busid}"
     return {f"{folder}/class": "0x060400\n", f"{folder}/config": bytes(config[:readable])}

@@ -4,7 +4,7 @@ An emulated machine (QEMU, no acceleration) boots Debian's kernel with the modul
 device of a network interface, and runs the programs of this build. Correctness only: it is some hundred times
 slower than a device.
 
-    run.py [--keep DIRECTORY] [--only NAME ...]
+    run.py [--keep DIRECTORY] [--only NAME]...
 
 Status 77 (skipped) where QEMU, busybox or the kernel's package is missing. The kernel is kept in $HALAGE_CACHE, or
 build/cache.
@@ -86,7 +86,8 @@ def run(work, jobs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=pathlib.Path, help="leave archive and serial line there")
-    parser.add_argument("--only", action="append", help="run this job alone; may be given again")
+    parser.add_argument("--only", action="append", choices=[job.name for job in JOBS],
+                        help="run this job alone; may be given again")
     options = parser.parse_args()
     jobs = [job for job in JOBS if options.only is None or job.name in options.only]
     try:

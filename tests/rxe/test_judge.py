@@ -64,6 +64,7 @@ class Judge(unittest.TestCase):
             ("[       OK ] b\r", "[  SKIPPED ] b\r", "b was skipped"),
             ("[  PASSED  ] 3 test(s).\r\n", "", "no tests passed"),
             ("@end control status=1", "@end control status=0", "had to fail"),
+            ("@end control status=1", "@end control status=137", "had to fail by itself"),
             ("@over", "over", "did not come to its end"),
             ("SeaBIOS", "Kernel panic - not syncing", "the machine said: Kernel panic"),
             ("SeaBIOS", "insmod rdma_rxe.ko failed", "the machine said: insmod"),

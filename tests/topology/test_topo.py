@@ -318,7 +318,7 @@ class Placement(Topo):
         this = self.write("node.xml", core, machines.gpu("0000:11:00.0"), machines.gpu("0000:12:00.0"),
                           machines.nic("0000:13:00.0", "lo"))
         for words in (["--cores", "auto", "--nics", "auto"], ["--cores", str(core)]):
-            node, said = self.prefill("--source", "2/2", *words, **this)
+            node, said = self.prefill("--source", "2/2", "--verbose", *words, **this)
             tasks = pathlib.Path(f"/proc/{node.pid}/task")
             where = {int(task.name): read_cores(re.search(r"^Cpus_allowed_list:\t(.*)$", (task / "status").read_text(),
                                                           re.M).group(1)) for task in tasks.iterdir()}
@@ -326,6 +326,7 @@ class Placement(Topo):
             self.assertGreaterEqual(len(where), 1)
             self.assertEqual(set(map(frozenset, where.values())), {frozenset({core})}, said)
             self.assertRegex(said, rf"(?m)^halage node prefill: cores: {core}(, memory of .*)?: ")
+            self.assertRegex(said, rf"(?m)^halage node prefill: info: placement cores {core} memory_node (0|-1)$")
             self.assertEqual({line.split(": ")[0] for line in said.splitlines()}, {"halage node prefill"})
             if "auto" in words:
                 self.assertIn("lane 0, GPU 0000:12:00.0: lo (same PCIe switch)\n", said)
@@ -343,9 +344,8 @@ class Placement(Topo):
                           *[machines.gpu(f"0000:{bus}:00.0") for bus in ("1a", "1b", "43")])
         this |= {"LD_LIBRARY_PATH": FAKE_CUDA}
         for words, environment, gpus in (
-            ([], {}, ("0000:1b:00.0", "0000:43:00.0")),
             (["--device", "1"], {}, ("0000:43:00.0",) * 2),
-            ([], {"CUDA_VISIBLE_DEVICES": "1"}, ("0000:43:00.0",) * 2),
+            ([], {"CUDA_VISIBLE_DEVICES": "1,0"}, ("0000:43:00.0", "0000:1b:00.0")),
             (["--device", "2"], {"FAKE_CUDA_DEVICES": "3"}, (None,) * 2),
         ):
             result = self.demo("--nics", "auto", "--provider", "tcp", "--memory", "cuda", "--staged", *words,

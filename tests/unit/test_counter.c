@@ -115,6 +115,34 @@ static void stamps_and_ticks_follow_the_stream(void **state)
     in_child(straight_by_write, "FAKE_CUDA_DELAY_US", "500");
 }
 
+static uint32_t failing_way;
+
+static void stamp_fails(void)
+{
+    struct fake_cuda_control control;
+
+    fake_cuda_control(&control);
+    open_engine(failing_way);
+    CHECK(hlg_counter_stamp(engine.counter, engine.stream, 3, NULL, 0) == 0);
+    control.fail_call(failing_way == HLG_COUNTER_WRITE ? "cuStreamWriteValue32" : "cuLaunchKernel",
+                      1, CUDA_UNKNOWN);
+    CHECK(hlg_counter_stamp(engine.counter, engine.stream, 4, NULL, 0) != 0);
+    CHECK(hlg_counter_tick(engine.counter, engine.stream, 2, NULL, 0) == 0);
+    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
+    CHECK(atomic_load(hlg_counter_word(engine.counter)) == (3u << 8 | 2));
+    close_engine();
+}
+
+/* A forward that was not stamped has no layers, whoever ticks on. */
+static void ticks_after_a_stamp_that_failed_are_not_of_its_forward(void **state)
+{
+    (void)state;
+    failing_way = HLG_COUNTER_WRITE;
+    in_child(stamp_fails, NULL, NULL);
+    failing_way = HLG_COUNTER_KERNEL;
+    in_child(stamp_fails, NULL, NULL);
+}
+
 static void one_graph_ticks_for_every_forward(void **state)
 {
     (void)state;
@@ -379,6 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stamps_and_ticks_follow_the_stream),
+        cmocka_unit_test(ticks_after_a_stamp_that_failed_are_not_of_its_forward),
         cmocka_unit_test(one_graph_ticks_for_every_forward),
         cmocka_unit_test(another_process_reads_the_word),
         cmocka_unit_test(every_call_that_fails_leaves_nothing),

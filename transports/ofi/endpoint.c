@@ -424,9 +424,14 @@ static int open_cq(struct ofi_endpoint *e)
             return 0;
         }
     }
-    e->remedy = trial ? NULL
-                      : "the queue of the fabric's first endpoint could be had, and windows are as "
-                        "large: lower cq_depth, or raise the limit of locked memory";
+    if (!trial) {
+        e->remedy = "the queue of the fabric's first endpoint could be had, and windows are as "
+                    "large: lower cq_depth, or raise the limit of locked memory";
+    } else if (rc != -FI_ENOMEM) {
+        e->remedy =
+            "a queue must hold 64 immediates beside pieces_max writes: lower pieces_max, or use "
+            "another device";
+    }
     return rc;
 }
 

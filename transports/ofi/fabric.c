@@ -154,16 +154,14 @@ static int find(struct ofi_fabric *f, const char *name, const char *node, char *
     if (f->provider->warning != NULL) {
         ofi_log(f, "%s", f->provider->warning);
     }
-    for (const struct fi_info *info = f->infos; info != NULL; info = info->next) {
-        f->info_count++;
-    }
     return 0;
 }
 
+/* Those of its devices that are to be used, and how many they are. */
 static int keep_devices(struct ofi_fabric *f, const char *names, char *error, size_t error_bytes)
 {
-    const int rc = ofi_devices_keep(&f->infos, names, error, error_bytes);
-    f->info_count = 0;
+    const int rc = names != NULL ? ofi_devices_keep(&f->infos, names, error, error_bytes) : 0;
+
     for (const struct fi_info *info = f->infos; info != NULL; info = info->next) {
         f->info_count++;
     }
@@ -293,7 +291,7 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
     f->fabric.sentinel_open = ofi_sentinel_open;
     f->fabric.rails = f->config.rails;
     int rc = find(f, config->provider, config->node, error, error_bytes);
-    if (rc == 0 && config->devices != NULL) {
+    if (rc == 0) {
         rc = keep_devices(f, config->devices, error, error_bytes);
     }
     if (rc == 0 && config->lane_devices != NULL) {
