@@ -128,7 +128,7 @@ static void stamp_fails(void)
                       1, CUDA_UNKNOWN);
     CHECK(hlg_counter_stamp(engine.counter, engine.stream, 4, NULL, 0) != 0);
     CHECK(hlg_counter_tick(engine.counter, engine.stream, 2, NULL, 0) == 0);
-    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
     CHECK(atomic_load(hlg_counter_word(engine.counter)) == (3u << 8 | 2));
     close_engine();
 }
