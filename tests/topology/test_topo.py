@@ -296,15 +296,15 @@ class Placement(Topo):
         self.assertIn("prefill node: lane 1, GPU 0000:12:00.0: lo,lo (same PCIe switch)\n", said)
         self.assertRegex(said, r"started role prefill provider \w+ lanes 2 rails 2 port")
 
-    def prefill(self, *words, **environment):
-        """Starts `halage node prefill`; returns it and what it said until it listened."""
+    def prefill(self, *words, until=("listening on",), **environment):
+        """Starts `halage node prefill`; returns it and what it said until all of `until` was, in whatever order."""
         node = subprocess.Popen([HALAGE, "node", "prefill", "--listen", "127.0.0.1:0", "--provider", "tcp", *words],
                                 stderr=subprocess.PIPE, text=True, env=os.environ | environment)
         self.addCleanup(node.stderr.close)
         self.addCleanup(node.wait, 30)
         self.addCleanup(node.kill)
         said = ""
-        while "listening on" not in said:
+        while not all(part in said for part in until):
             line = node.stderr.readline()
             self.assertTrue(line, said)
             said += line
@@ -318,7 +318,8 @@ class Placement(Topo):
         this = self.write("node.xml", core, machines.gpu("0000:11:00.0"), machines.gpu("0000:12:00.0"),
                           machines.nic("0000:13:00.0", "lo"))
         for words in (["--cores", "auto", "--nics", "auto"], ["--cores", str(core)]):
-            node, said = self.prefill("--source", "2/2", "--verbose", *words, **this)
+            node, said = self.prefill("--source", "2/2", "--verbose", *words, **this,
+                                      until=("listening on", "info: placement"))
             tasks = pathlib.Path(f"/proc/{node.pid}/task")
             where = {int(task.name): read_cores(re.search(r"^Cpus_allowed_list:\t(.*)$", (task / "status").read_text(),
                                                           re.M).group(1)) for task in tasks.iterdir()}
@@ -405,6 +406,9 @@ class BadInput(Topo):
             self.expect_error(f"{re.escape(name)}: {sentence}", "--xml", name)
         self.expect_error("/nowhere.xml: cannot be read: No such file or directory", "--xml", "/nowhere.xml")
         self.expect_error("/: cannot be read: Is a directory", "--xml", "/")
+        os.mkfifo(pipe := self.write("bad.xml", "") + ".pipe")
+        self.expect_error(f"{re.escape(pipe)}: is a pipe or a device, and hwloc reads more than once; {lstopo}", "--xml",
+                          pipe)
 
     def test_names_of_any_bytes_are_told_in_json_too(self):
         good = pathlib.Path(self.file("nested")).read_bytes()
