@@ -8,10 +8,11 @@
 #include <halage/topology.h>
 
 struct machine_request {
-    const char *xml;      /* as hlg_topology_config.xml; NULL: this machine */
-    const char *nics;     /* as hlg_topology_config.nics; NULL: all */
-    const char *provider; /* of libfabric, whose NICs are joined; "auto": those of all; NULL: it is not asked */
-    bool all;             /* GPUs, whatever CUDA_VISIBLE_DEVICES and NVIDIA_VISIBLE_DEVICES say */
+    const char *xml;  /* as hlg_topology_config.xml; NULL: this machine */
+    const char *nics; /* as hlg_topology_config.nics; NULL: all */
+    const char *
+        provider; /* of libfabric, whose NICs are joined; "auto": those of all; NULL: it is not asked */
+    bool all;     /* GPUs, whatever CUDA_VISIBLE_DEVICES and NVIDIA_VISIBLE_DEVICES say */
 };
 
 /* Look. As hlg_topology_load(); only a machine that this runs on is joined, for which libfabric opens its providers. */
