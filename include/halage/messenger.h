@@ -104,9 +104,10 @@ struct hlg_messenger_config {
        write(2) an event; a full disk ends the recording alone: destroy logs and returns that. */
     const char *record;
 
-    /* Prefill: the core thread reads the counter words itself, and does not sleep while a forward pass is
-       announced: some 2 us from a stamp to its first write in place of counter_ns and a thread's way, for a
-       core of its own (cpu) meanwhile. False: the layer poller's thread does. */
+    /* Prefill: the core thread reads the counter words itself, and does not sleep while a layer is awaited: from
+       the announcement of a forward pass (chunk) until its last layer's stamp came, or the pass or its requests
+       ended. Some 2 us from a stamp to its first write in place of counter_ns and a thread's way, for a core of
+       its own (cpu) meanwhile. False: the layer poller's thread does, while as much is awaited. */
     bool counter_core;
 };
 
@@ -285,8 +286,8 @@ int hlg_messenger_chunk(struct hlg_messenger *m, hlg_ticket ticket, uint32_t for
                         uint32_t token_begin, uint32_t token_count);
 
 /* All layers and the context of a forward pass are computed, whatever the counters show. Each forward
- * that a chunk announced needs this or an abort: until then it counts against limits.forwards_max and
- * keeps the layer poller awake. */
+ * that a chunk announced needs this or an abort: until then it counts against limits.forwards_max and,
+ * unless its stamps came, keeps the layer poller awake. */
 int hlg_messenger_forward_end(struct hlg_messenger *m, uint32_t forward);
 
 /* A forward pass is given up: its requests stop (preempted). */

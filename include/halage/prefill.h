@@ -49,8 +49,8 @@ hlg_time hlg_prefill_deadline(const struct hlg_prefill *p);
 int hlg_prefill_check(const struct hlg_prefill *p);
 /* Requests open, for drain and idleness. */
 uint32_t hlg_prefill_open(const struct hlg_prefill *p);
-/* Whether a request waits for a counter to move: it takes part in a forward that some word of its pool has not
- * passed. O(forwards * requests). */
+/* Whether a request waits for a counter to move: it takes part in a forward of which some word of its pool has not
+ * shown all layers, and the context where the layout has one. O(forwards * requests). */
 bool hlg_prefill_awaits(const struct hlg_prefill *p);
 
 /* Since init. A layer of a chunk on one rank is early when all its writes were taken before the

@@ -396,9 +396,8 @@ class Nodes(unittest.TestCase):
             with self.subTest(words=words):
                 result = demo.Demo(*words[1:], command=("node", words[0])).finish()
                 self.assertEqual(result.status, demo.BAD_INPUT, result)
-                sentence = f"{words[1]}: '{words[2]}' is not an address" if words[2] else \
-                    f"option '{words[1]}' needs a value: HOST:PORT"
-                self.assertIn(sentence, result.err)
+                self.assertIn(f"{words[1]}: '{words[2]}' is not an address" if words[2] else
+                              f"option '{words[1]}' needs a value: HOST:PORT", result.err)
 
     def test_keys(self):
         with tempfile.TemporaryDirectory() as directory:

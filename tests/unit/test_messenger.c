@@ -244,6 +244,56 @@ static void memory_is_imported_once(void **state)
     hlg_memory_release(memory[1]);
 }
 
+static uint64_t sleeps_of(const struct duo_side *side)
+{
+    struct hlg_messenger_stats stats = {.size = sizeof stats};
+
+    assert_int_equal(hlg_messenger_stats(side->messenger, &stats), 0);
+    return stats.core_sleeps;
+}
+
+/* A core thread that reads the counters stays awake for a layer that is to come, and for no other reason: not for a
+ * request that is open between two chunks, though the engine has not ended the first one's forward. */
+static void the_core_thread_is_awake_while_a_layer_is_awaited(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+    struct hlg_admit admit = {.size = sizeof admit};
+    const uint32_t pages[2] = {0, 1};
+    hlg_ticket ticket = 0;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.counter_core = true;
+    assert_int_equal(duo_open_side(duo, &duo->prefill, &config), 0);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &config);
+    assert_int_equal(duo_open_side(duo, &duo->decode, &config), 0);
+    duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 1);
+    duo->peer = duo_last(&duo->decode, HLG_NOTICE_PEER_UP)->peer;
+    duo->passive = true;
+    admit.groups[0] = (struct hlg_page_list){.count = 2, .pages = pages};
+    admit.groups[1] = (struct hlg_page_list){.count = 1, .pages = pages};
+    assert_int_equal(duo_submit(duo, "two", 9, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
+    ticket = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+    assert_int_equal(hlg_messenger_admit(duo->prefill.messenger, ticket, &admit), 0);
+    for (uint32_t chunk = 0; chunk < 2; chunk++) {
+        assert_int_equal(
+            hlg_messenger_chunk(duo->prefill.messenger, ticket, chunk + 1, 4 * chunk, 4), 0);
+        (void)poll(NULL, 0, 30); /* taken by then, and shown */
+        const uint64_t before = sleeps_of(&duo->prefill);
+        (void)poll(NULL, 0, 60);
+        assert_int_equal(sleeps_of(&duo->prefill), before);
+        atomic_store_explicit(&duo->counter, (chunk + 1) << 8 | (DUO_LAYERS + 1),
+                              memory_order_release);
+        for (uint32_t i = 0; i < 100 && sleeps_of(&duo->prefill) == before; i++) {
+            (void)poll(NULL, 0, 10);
+        }
+        assert_true(sleeps_of(&duo->prefill) > before);
+    }
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+}
+
 /* Two pools, each with forward passes and a counter of its own: the newest forward ends while the older one of
  * the other pool runs, whose counter is still watched. */
 static void the_end_of_a_forward_leaves_other_pools_watched(void **state)
@@ -981,6 +1031,7 @@ int main(void)
         DUO_TEST(what_the_core_refuses_fails_and_returns),
         DUO_TEST(an_abort_leaves_older_forwards_watched),
         EMPTY_TEST(memory_is_imported_once),
+        EMPTY_TEST(the_core_thread_is_awake_while_a_layer_is_awaited),
         EMPTY_TEST(the_end_of_a_forward_leaves_other_pools_watched),
         DUO_TEST(a_refused_chunk_gives_the_request_up),
         DUO_TEST(tickets_are_bounded_and_come_back),
