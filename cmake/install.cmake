@@ -121,13 +121,21 @@ get_property(left GLOBAL PROPERTY halage_headers_left)
 list(TRANSFORM left REPLACE "(.+)" "PATTERN;halage/\\1;EXCLUDE")
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/halage" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}"
     FILES_MATCHING PATTERN "*.h" ${left})
-foreach(program halage halage-prefill halage-decode halage-sim)
-    if(TARGET ${program})
-        install(TARGETS ${program} RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
-    endif()
-endforeach()
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
-    FILES_MATCHING PATTERN "*.1")
+# Not what only those read who change the project; programs with what is read and used with them alone.
+set(docs_left STYLE.md CONTRIBUTING.md testing.md cases.md)
+if(HALAGE_PROGRAMS)
+    install(TARGETS halage halage-prefill halage-decode halage-sim RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/man/" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1"
+        FILES_MATCHING PATTERN "*.1")
+    install(DIRECTORY "${PROJECT_SOURCE_DIR}/examples/layouts" DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
+else()
+    list(APPEND docs_left simulation.md cost.md engines.md)
+endif()
+list(TRANSFORM docs_left REPLACE "(.+)" "PATTERN;\\1;EXCLUDE")
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
+    FILES_MATCHING PATTERN "*.md" PATTERN man EXCLUDE ${docs_left})
+get_property(examples GLOBAL PROPERTY halage_examples)
+install(FILES ${examples} DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
 # Section 3 is made from the comments of the headers.
 find_package(Python3 COMPONENTS Interpreter QUIET)
 if(Python3_Interpreter_FOUND)
@@ -146,13 +154,6 @@ if(Python3_Interpreter_FOUND)
 else()
     message(STATUS "no manuals of section 3: Python 3 is not found; to have them, install python3")
 endif()
-# What users read, and what they begin with; not what only those who change the project need.
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/docs/" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
-    FILES_MATCHING PATTERN "*.md"
-    PATTERN man EXCLUDE
-    PATTERN STYLE.md EXCLUDE PATTERN CONTRIBUTING.md EXCLUDE PATTERN testing.md EXCLUDE PATTERN cases.md EXCLUDE)
-install(DIRECTORY "${PROJECT_SOURCE_DIR}/examples" DESTINATION "${CMAKE_INSTALL_DOCDIR}"
-    FILES_MATCHING PATTERN "*.c" PATTERN "*.yaml")
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/NOTICE"
     DESTINATION "${CMAKE_INSTALL_DOCDIR}")
 

@@ -166,7 +166,9 @@ class Header:
         self.about = []
         self.functions = []  # ("section", title) or ("group", comment lines, [(name, prototype lines)])
         self.types = []      # raw lines, comments kept
+        self.includes = re.findall(r'^#include "(?:halage/)?([\w/]+)\.h"', text, re.MULTILINE)
         comment = None
+        behind = False
         first = True
         for kind, body, attached in items(text, path):
             if kind == "comment":
@@ -181,10 +183,12 @@ class Header:
             elif kind == "directive" or body.startswith("_Static_assert"):
                 comment = None
             else:
-                self.take(body, comment, attached)
+                self.take(body, comment, attached, behind)
                 comment = None
+            behind = kind == "declaration" and prototype(body) is not None
 
-    def take(self, body, comment, attached):
+    def take(self, body, comment, attached, behind):
+        """attached: no empty line before it; behind: a function is what comes before it."""
         found = prototype(body) if not body.startswith("#") else None
         if found is None:
             if self.types and (comment is not None or not attached):
@@ -192,7 +196,7 @@ class Header:
             if comment is not None:
                 self.types += comment.split("\n")
             self.types += body.split("\n")
-        elif comment is None and attached and self.functions and self.functions[-1][0] == "group":
+        elif comment is None and attached and behind:
             self.functions[-1][2].append(found)
         else:
             lines = strip_comment(comment) if comment is not None else []
@@ -206,6 +210,11 @@ def first_sentence(lines):
     text = " ".join(line.strip() for line in lines)
     sentence = re.split(r"[.:;](?: |$)", text)[0]
     return sentence[:1].lower() + sentence[1:] if not sentence[:2].isupper() else sentence
+
+
+def page_name(header):
+    """Of halage/<header>.h."""
+    return "halage_" + header.replace("/", "_")
 
 
 def page(name, include, header, version, date):
@@ -243,7 +252,10 @@ def page(name, include, header, version, date):
             out += code([line for _, lines in entry[2] for line in lines[:-1] + [lines[-1] + ";"]])
     if header.types:
         out += [".SH TYPES AND CONSTANTS"] + code(header.types)
-    out += [".SH SEE ALSO", ".BR halage (1)"]
+    if header.includes:
+        out.append(".SH SEE ALSO")
+        others = [f".BR {page_name(other)} (3)" for other in sorted(header.includes)]
+        out += [other + "," for other in others[:-1]] + others[-1:]
     return "\n".join(out) + "\n"
 
 
@@ -275,7 +287,7 @@ def main():
         if relative in arguments.without:
             continue
         header = Header(path)
-        name = "halage_" + relative[:-2].replace("/", "_")
+        name = page_name(relative[:-2])
         text = page(name, f"halage/{relative}", header, arguments.version, arguments.date)
         (arguments.out / f"{name}.3").write_text(text, encoding="ascii")
         for function in header.names():

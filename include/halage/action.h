@@ -112,6 +112,13 @@ struct hlg_action_close {
     bool fence; /* false: it never was up, and others of the domain go on */
 };
 
+struct hlg_action_flush {
+    hlg_handle request;
+    bool
+        fences; /* the pages are given back unread, and only what landed must not follow. Who copies what landed
+                    to the device has nothing to do */
+};
+
 struct hlg_action {
     uint32_t kind; /* enum hlg_action_kind */
     union {
@@ -121,7 +128,7 @@ struct hlg_action {
         struct hlg_note note;
         uint32_t peer;                 /* PEER_OPEN */
         struct hlg_action_close close; /* PEER_CLOSE */
-        hlg_handle request;            /* FLUSH */
+        struct hlg_action_flush flush;
     };
 };
 

@@ -47,7 +47,7 @@ enum hlg_event_kind {
     HLG_EVENT_RELEASE, /* the engine is done with a READY request's context pages */
     /* from the driver, decode */
     HLG_EVENT_FLUSH_FAILED, /* action FLUSH was tried: the device never sees the bytes. Nothing of it
-                               touches the pages any more */
+                               touches the pages any more; where it fences, they are POISONED */
 };
 
 struct hlg_event_peer {

@@ -1,7 +1,8 @@
 /*
  * How bytes that landed become visible to the device that will read them. The pump drives a flusher
- * between the last immediate of a request and its READY; a fabric or messenger provides it where
- * something is to be done. One thread: the pump's.
+ * between the last immediate of a request and its READY, and one without `span` also before pages of a
+ * failed request return; a fabric or messenger provides it where something is to be done. One thread: the
+ * pump's.
  */
 #ifndef HALAGE_FLUSH_H
 #define HALAGE_FLUSH_H
@@ -12,11 +13,34 @@
 extern "C" {
 #endif
 
-/* What a decode node does before READY for GPU memory that NICs write themselves. */
+struct hlg_sentinel;
+
+/* What a decode node does for GPU memory that NICs write themselves, before READY and before pages return. */
 enum hlg_flush_policy {
     HLG_FLUSH_AUTO = 0, /* CUDA where the GPU's attributes say that it does not order such writes */
     HLG_FLUSH_NONE,     /* nothing, whatever the GPU says: for tests and measurements */
     HLG_FLUSH_CUDA,     /* cuFlushGPUDirectRDMAWrites */
+    HLG_FLUSH_READ,     /* each NIC reads some bytes of the GPU back: struct hlg_sentinel */
+};
+
+/*
+ * Reads a few bytes of our own device memory back to the host through one NIC. PCIe lets no read pass a
+ * write that went the same way before it: when a read is over, all that this NIC had written to that device
+ * before the read began is in the device's memory. That is not so of what other NICs wrote, or of what this
+ * one wrote to other devices: each of them needs a sentinel of its own.
+ */
+struct hlg_sentinel_ops {
+    /* Begin a read; none is under way. Returns 1; 0: not now, call it again; or an error. */
+    int (*read)(struct hlg_sentinel *s);
+    /* Progress of the read under way. Returns 1: it is over; 0: not yet; an error: it failed. */
+    int (*poll)(struct hlg_sentinel *s);
+    /* Also with a read under way, which touches nothing any more then. Bounded in time. */
+    void (*free)(struct hlg_sentinel *s);
+};
+
+/* First member of every backend's own struct. One thread: its fabric's. */
+struct hlg_sentinel {
+    const struct hlg_sentinel_ops *ops;
 };
 
 struct hlg_flushed {

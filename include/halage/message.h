@@ -141,7 +141,7 @@ struct hlg_request_message {
 /*
  * What of a source's pieces must have been counted before its FENCED is believed. A write that a transport
  * merely acknowledged (caps.placed false) is on the target's side and may still be on its way into memory;
- * its own immediate is what says that it is there.
+ * its own immediate is what says that it is there. There the first of these ends the session.
  */
 enum hlg_await {
     HLG_AWAIT_NOTHING = 0, /* every write was placed when it completed */
@@ -196,22 +196,20 @@ struct hlg_message {
 #define HLG_GENERATIONS     4096u
 #define HLG_SLOTS_MAX       65536u
 
+/* Make one, and take it apart: slot < HLG_SLOTS_MAX, generation < HLG_GENERATIONS, weight <= 15. */
 static inline uint32_t hlg_imm_make(uint32_t slot, uint32_t generation, uint32_t weight)
 {
     HLG_ASSERT(slot < HLG_SLOTS_MAX && generation < HLG_GENERATIONS && weight <= 15);
     return slot << 16 | generation << 4 | weight;
 }
-
 static inline uint32_t hlg_imm_slot(uint32_t imm)
 {
     return imm >> 16;
 }
-
 static inline uint32_t hlg_imm_generation(uint32_t imm)
 {
     return (imm >> 4) & 0xfffu;
 }
-
 static inline uint32_t hlg_imm_weight(uint32_t imm)
 {
     return imm & 0xfu;

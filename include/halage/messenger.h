@@ -14,8 +14,12 @@
  *   its last report: READY, RETURNED or POISONED (decode), SENT, FENCED or POISONED (prefill). A
  *   ticket used later is found out (-HLG_ESTALE).
  * - Create after fork. In a child of the process that created it every call answers -HLG_EFORK.
- * - Structs begin with their size, which the caller sets to sizeof; so a library newer than its caller
- *   knows what it may read. Commands and reports hold no pointers to state: they can be copied to
+ * - Calls return 0, a count or a number; where their comment names no other error, -HLG_EINVAL (an argument
+ *   or the role is wrong), -HLG_ESTALE (the ticket is over), -HLG_ELIMIT (a queue is full: again later),
+ *   -HLG_ESTATE (not started; "before start": started) or -HLG_EFORK. What is wrong by the state of a request
+ *   alone is found later, and is a report: REFUSED.
+ * - Structs begin with their size, which the caller sets to sizeof: one that was compiled with headers of
+ *   another version is refused (-HLG_EINVAL). Commands and reports hold no pointers to state: they can be copied to
  *   another process.
  */
 #ifndef HALAGE_MESSENGER_H
@@ -91,7 +95,8 @@ struct hlg_messenger_config {
     uint32_t log_level; /* enum hlg_log_level: lines above it are not made */
 
     /* Decode: enum hlg_flush_policy, for regions of GPUs that NICs write themselves. A fabric with a flusher
-       of its own (staged) needs none. */
+       of its own (staged) needs none. READ opens an endpoint more for each lane, rail and GPU, makes a read through
+       each at start, and fails a request whose reads are not over within the transport's stall_ns. */
     uint32_t flush;
 
     /* File that the machine's events and actions are recorded to, for `halage trace` (see trace.h): made
@@ -111,14 +116,17 @@ struct hlg_messenger_config {
  * layout and fabric remain the caller's. */
 void hlg_messenger_config_default(struct hlg_messenger_config *config);
 
+/* "auto", "none", "cuda", "read"; NULL for what is no policy. */
+const char *hlg_flush_name(uint32_t policy);
+
 /*
  * Make a messenger: takes all its memory and the port, starts no thread.
  *
  * config  copied
  * error   [error_bytes] filled with a sentence on failure; may be NULL with 0 bytes
  *
- * Returns 0, -HLG_EINVAL (config breaks its contract), -HLG_EPLAN (layout is unsound), -HLG_ENOMEM or
- * -HLG_EIO (port in use, …).
+ * Returns 0, -HLG_EINVAL (config breaks its contract), -HLG_EPLAN (layout is unsound), -HLG_EUNSUPPORTED
+ * (a flush policy that the fabric cannot do), -HLG_ENOMEM or -HLG_EIO (port in use, …).
  */
 int hlg_messenger_create(const struct hlg_messenger_config *config,
                          struct hlg_messenger **messenger, char *error, size_t error_bytes);
@@ -126,20 +134,21 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
 /* ---- Memory: before start ---- */
 
 /* Adds memory that KV pages live in, of any kind; the region is copied. Memory and dma-buf must stay
- * until destroy returned. Returns the region's number within its lane, or -HLG_EINVAL, -HLG_ELIMIT. */
+ * until destroy returned. Returns the region's number within its lane, from 0, or an error of
+ * hlg_memory_check(), -HLG_EINVAL for a lane that is none or an overlap, -HLG_ENOMEM. */
 int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
                              const struct hlg_mem_region *region);
 
 /* The same for memory of another process: maps the descriptor as hlg_memory_import() does (and unmaps
- * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Returns the
- * region's number. */
+ * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Host memory that
+ * was imported before is -HLG_EINVAL. Returns the region's number, or an error of either. */
 int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
                                 const struct hlg_fd_header *header);
 
-/* Says where the pages of one (lane, group, layer, plane) lie. */
+/* Says where the pages of one (lane, group, layer, plane) lie; copied, and looked at by start. 0 or -HLG_ENOMEM. */
 int hlg_messenger_place_add(struct hlg_messenger *m, const struct hlg_place *place);
 
-/* The places of hlg_places_linear() for all lanes, each in its lane's region 0. */
+/* The places of hlg_places_linear() for all lanes, each in its lane's region 0. 0 or -HLG_ENOMEM. */
 int hlg_messenger_places_linear(struct hlg_messenger *m);
 
 /* Prefill: the counter word that the engine stamps (hlg_prefill_words() says which there are). Read
@@ -170,7 +179,9 @@ int hlg_messenger_port(const struct hlg_messenger *m);
 
 /*
  * Dial another node. Returns the connection's number, > 0, at once; a report PEER_UP or PEER_REFUSED
- * with that number follows within connect_ns and the lease. Nothing is dialled again by itself.
+ * with that number follows within connect_ns and the lease, once its turn has come: addresses are dialled one after the
+ * other, 1,000 that answer in a second, and each at which nobody answers takes connect_ns. Nothing is dialled again by
+ * itself.
  *
  * address  "host:port" or "[v6]:port"; copied, at most 255 bytes
  */

@@ -82,13 +82,12 @@ struct hlg_paged_write {
     uint32_t piece_limit;
 };
 
-/* Where piece i of a paged write comes from and goes to. */
+/* Where piece `piece` of a paged write comes from, and what it goes to: an address or offset of the target's. */
 static inline uint8_t *hlg_paged_write_source(const struct hlg_paged_write *w, uint32_t piece)
 {
     return w->local + w->source_pages[piece / w->count] * w->local_stride + w->source_offset +
            (uint64_t)(piece % w->count) * w->source_stride;
 }
-
 static inline uint64_t hlg_paged_write_target(const struct hlg_paged_write *w, uint32_t piece)
 {
     return w->remote + w->target_pages[piece / w->count] * w->remote_stride + w->target_offset +
@@ -160,6 +159,16 @@ struct hlg_transport {
     uint32_t tag; /* the caller's own; backends leave it alone */
 };
 
+/* What a fabric copies between GPUs and host memory; see staged.h. */
+struct hlg_copy_stats {
+    uint64_t bytes_out;  /* copied from GPUs, to be sent */
+    uint64_t bytes_in;   /* copied to GPUs, after they came */
+    uint64_t copies_out; /* calls of the driver for that: runs of pages that lie together are one */
+    uint64_t copies_in;
+    uint64_t waits;        /* offers of which nothing was taken for want of a slot */
+    uint64_t pinned_bytes; /* of host memory that it holds now */
+};
+
 struct hlg_channel;
 
 /* One of the two; the other is NULL. */
@@ -194,6 +203,12 @@ struct hlg_fabric {
     /* What makes landed bytes visible to the device; then the decode machine must ask for FLUSH. NULL:
      * they are visible when their IMM is polled. */
     struct hlg_flusher *flusher;
+    /* NULL: it copies nothing. As of now; by the thread that drives it, or any after that ended. */
+    void (*copies)(const struct hlg_fabric *fabric, struct hlg_copy_stats *stats);
+    /* What flush policy READ needs; NULL: not offered. Opens a sentinel of `region` (read, not kept) through the NIC
+     * of (lane, rail). No peer can learn its address or keys. Returns 0 or an error. */
+    int (*sentinel_open)(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
+                         const struct hlg_mem_region *region, struct hlg_sentinel **out);
 };
 
 #ifdef __cplusplus

@@ -189,6 +189,13 @@ static int report_unknown(const struct argp *options, const char *program, const
     return CLI_BAD_INPUT;
 }
 
+/* "--name=" */
+static bool has_empty_value(const char *word)
+{
+    const char *equals = word[1] == '-' ? strchr(word, '=') : NULL;
+    return equals != NULL && equals[1] == '\0';
+}
+
 /* Look at all option words. Short options are one to a word. */
 static int check_words(const struct argp *options, int argc, char **argv, unsigned flags)
 {
@@ -213,12 +220,20 @@ static int check_words(const struct argp *options, int argc, char **argv, unsign
             return CLI_BAD_INPUT;
         }
         const bool needs = option->arg != NULL && (option->flags & OPTION_ARG_OPTIONAL) == 0;
-        if (needs && !has_value && ++i == argc) {
-            (void)options_error(argv[0], "option '%s' needs a value: %s", word, option->arg);
+        const bool apart = needs && !has_value;
+        if (has_empty_value(word) || (apart && (++i == argc || argv[i][0] == '\0'))) {
+            (void)options_error(argv[0], "option '%.*s' needs a value: %s", (int)strcspn(word, "="),
+                                word, option->arg);
             return CLI_BAD_INPUT;
         }
     }
     return 0;
+}
+
+int options_no_argument(const char *program, const char *argument)
+{
+    return options_error(program, "unknown argument '%s'; there are only options, see --help",
+                         argument);
 }
 
 const char *options_optional(char *argument, struct argp_state *state)

@@ -4,6 +4,8 @@
 #include "detail.h"
 #include "options.h"
 
+#include <halage/messenger.h>
+
 #include <errno.h>
 #include <inttypes.h>
 #include <jansson.h>
@@ -258,8 +260,10 @@ void summary_begin(const struct traffic *t)
     (void)fprintf(t->out, "%s%s%s\n", up->provider, why == NULL ? "" : ", ",
                   why == NULL ? "" : why);
     if (node->cuda) {
+        char memory[NODE_MEMORY_BYTES];
+        node_config_memory(node, memory, sizeof memory);
         print_row(t->out, "memory");
-        (void)fprintf(t->out, "%s\n", node_config_memory(node));
+        (void)fprintf(t->out, "%s\n", memory);
     }
     print_row(t->out, "requests");
     (void)fprintf(t->out, "%" PRIu32 ", %" PRIu32 " at a time, %s, seed %" PRIu64 "\n",
@@ -428,7 +432,8 @@ static json_t *make_root(struct traffic *t, const struct totals *totals)
 {
     const bool layers = totals->prefill_known && totals->layers_early + totals->layers_late > 0;
     return json_pack(
-        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o, "
+        "{s:I, s:I, s:I, s:I, s:I, s:I, s:o, s:I, s:I, s:s, s:s, s:b, s:s?, s:o, s:o, s:o, s:o, "
+        "s:o, "
         "s:o, s:I, "
         "s:I, "
         "s:b, s:f, s:o}",
@@ -438,11 +443,12 @@ static json_t *make_root(struct traffic *t, const struct totals *totals)
         make_known(totals->prefill_known, totals->pieces_posted), "pieces_counted",
         (json_int_t)totals->pieces_counted, "pieces_expected", (json_int_t)totals->pieces_expected,
         "provider", t->fleet.decode[0].up.provider, "memory", t->config.node.cuda ? "cuda" : "host",
-        "staged", t->config.node.staged ? 1 : 0, measures[MEASURE_TTFT].key,
-        make_percentiles(&totals->samples[MEASURE_TTFT]), measures[MEASURE_HANDOVER].key,
-        make_percentiles(&totals->samples[MEASURE_HANDOVER]), measures[MEASURE_EXPOSED].key,
-        make_percentiles(&totals->samples[MEASURE_EXPOSED]), "layers_early_ratio",
-        layers ? json_real(early_ratio(totals)) : json_null(), "forwards",
+        "staged", t->config.node.staged ? 1 : 0, "flush",
+        t->config.node.cuda && !t->config.node.staged ? hlg_flush_name(t->config.node.flush) : NULL,
+        measures[MEASURE_TTFT].key, make_percentiles(&totals->samples[MEASURE_TTFT]),
+        measures[MEASURE_HANDOVER].key, make_percentiles(&totals->samples[MEASURE_HANDOVER]),
+        measures[MEASURE_EXPOSED].key, make_percentiles(&totals->samples[MEASURE_EXPOSED]),
+        "layers_early_ratio", layers ? json_real(early_ratio(totals)) : json_null(), "forwards",
         make_known(totals->prefill_known, totals->forwards), "forward_ms",
         totals->forwards > 0
             ? json_real((double)totals->forwards_ns / 1e6 / (double)totals->forwards)

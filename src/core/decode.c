@@ -19,6 +19,15 @@ enum request_state {
     REQUEST_QUARANTINED, /* FAILED was said; until every source is fenced */
 };
 
+/* Of a request's FLUSH. */
+enum flush_state {
+    FLUSH_NONE = 0,
+    FLUSH_WAITS,  /* in the list */
+    FLUSH_ASKED,  /* and not yet answered: the driver may still touch the pages */
+    FLUSH_DONE,   /* all that landed is visible, and no more can land */
+    FLUSH_FAILED, /* what landed may still be on its way to the device */
+};
+
 /* One prefill node that writes for a request. */
 struct source {
     uint32_t peer;
@@ -27,9 +36,10 @@ struct source {
     uint32_t offset; /* replica offset */
     bool sent;       /* the peer may have seen the REQUEST */
     bool accepted;
-    bool awaits; /* FENCED came; it is believed once `awaited` pieces are counted */
+    bool awaits; /* REJECT or FENCED came; it is believed once `awaited` pieces are counted */
     bool fenced; /* nothing of it can land any more */
     bool lost;   /* the session ended and its domain could not be closed for certain */
+    bool wrote;  /* fenced, and something of it may have landed */
     uint64_t awaited;
 };
 
@@ -42,8 +52,9 @@ struct request {
     uint32_t source_count;
     struct source sources[HLG_SOURCES_MAX];
     uint32_t page_list;  /* owner map */
-    uint32_t flush_next; /* FLUSHING and not yet asked for */
-    bool flush_asked;    /* and not yet answered: the driver may still touch the pages */
+    uint32_t flush;      /* enum flush_state */
+    uint32_t flush_next; /* FLUSH_WAITS */
+    bool flush_fences;   /* asked for to give the pages back, not to read them */
     uint32_t prompt_bytes;
     const uint8_t *prompt;                       /* the caller's, until sent or terminal */
     struct hlg_page_list groups[HLG_GROUPS_MAX]; /* likewise */
@@ -216,7 +227,7 @@ static void end(struct hlg_decode *d, struct request *r, bool poisoned)
 {
     uint32_t index = index_of(d, r);
 
-    HLG_ASSERT(!r->flush_asked);
+    HLG_ASSERT(r->flush != FLUSH_WAITS && r->flush != FLUSH_ASKED);
     for (uint32_t i = 0; i < r->source_count; i++) {
         slots_close(&d->slots, r->sources[i].slot, poisoned);
     }
@@ -241,13 +252,31 @@ static void end(struct hlg_decode *d, struct request *r, bool poisoned)
     d->open_count--;
 }
 
-/* After FAILED: pages return once every source is fenced, and no flush is under way (I1). */
+/* Queue a FLUSH: what landed is to be visible before the pages are read, or given back. */
+static void list_flush(struct hlg_decode *d, struct request *r)
+{
+    const uint32_t index = index_of(d, r);
+
+    r->flush = FLUSH_WAITS;
+    r->flush_fences = r->state == REQUEST_QUARANTINED;
+    r->flush_next = HLG_NONE;
+    if (d->flush_tail == HLG_NONE) {
+        d->flush_head = index;
+    } else {
+        d->requests[d->flush_tail].flush_next = index;
+    }
+    d->flush_tail = index;
+}
+
+/* After FAILED: pages return once every source is fenced, and what they wrote is flushed: until then it may be on
+ * its way to the device, and reach it after the next owner's bytes (I1). */
 static void settle(struct hlg_decode *d, struct request *r)
 {
-    bool lost = false;
+    bool lost = r->flush == FLUSH_FAILED;
+    bool wrote = false;
 
     HLG_ASSERT(r->state == REQUEST_QUARANTINED);
-    if (r->flush_asked) {
+    if (r->flush == FLUSH_WAITS || r->flush == FLUSH_ASKED) {
         return; /* what carries the flush out may copy into the pages */
     }
     for (uint32_t i = 0; i < r->source_count; i++) {
@@ -255,6 +284,11 @@ static void settle(struct hlg_decode *d, struct request *r)
             return;
         }
         lost = lost || r->sources[i].lost;
+        wrote = wrote || r->sources[i].wrote;
+    }
+    if (d->config.flush && wrote && !lost && r->flush == FLUSH_NONE) {
+        list_flush(d, r);
+        return;
     }
     notice(d, r, lost ? HLG_NOTICE_POISONED : HLG_NOTICE_RETURNED);
     end(d, r, lost);
@@ -265,16 +299,17 @@ static void fence(struct hlg_decode *d, struct source *source, uint32_t kind)
 {
     if (!source->fenced) {
         source->fenced = true;
+        source->wrote = source->sent && kind != HLG_MESSAGE_REJECT;
         sessions_note(&d->sessions, HLG_NOTE_STEP_SOURCE_FENCED, source->peer,
                       d->slots.slots[source->slot].number, kind, 0);
     }
 }
 
-/* FENCED is believed when what it speaks for is counted: now, or by an immediate to come. */
-static void believe(struct hlg_decode *d, struct source *source)
+/* What `kind` says is believed when the pieces that it speaks for are counted: now, or by an immediate to come. */
+static void believe(struct hlg_decode *d, struct source *source, uint32_t kind)
 {
     if (source->awaits && d->slots.slots[source->slot].counted >= source->awaited) {
-        fence(d, source, HLG_MESSAGE_FENCED);
+        fence(d, source, kind);
     }
 }
 
@@ -366,6 +401,7 @@ static void unlist_flush(struct hlg_decode *d, struct request *r)
                 d->requests[before].flush_next = r->flush_next;
             }
             d->flush_tail = d->flush_tail == index ? before : d->flush_tail;
+            r->flush = FLUSH_NONE;
             return;
         }
         before = i;
@@ -421,8 +457,6 @@ static void ready(struct hlg_decode *d, struct request *r)
 /* All pieces of all sources are in: flush if the device needs it, else the request is whole. */
 static void complete(struct hlg_decode *d, struct request *r)
 {
-    uint32_t index = index_of(d, r);
-
     drop_unsent(d, r);
     sessions_note(&d->sessions, HLG_NOTE_STEP_WHOLE, HLG_NONE, number_of(d, r), r->bytes, 0);
     stop_receiving(d, r);
@@ -431,13 +465,7 @@ static void complete(struct hlg_decode *d, struct request *r)
         return;
     }
     r->state = REQUEST_FLUSHING;
-    r->flush_next = HLG_NONE;
-    if (d->flush_tail == HLG_NONE) {
-        d->flush_head = index;
-    } else {
-        d->requests[d->flush_tail].flush_next = index;
-    }
-    d->flush_tail = index;
+    list_flush(d, r);
 }
 
 static bool is_whole(const struct hlg_decode *d, const struct request *r)
@@ -736,7 +764,7 @@ static void count(struct hlg_decode *d, struct slot *slot, uint32_t pieces)
     slot->counted += pieces;
     if (r->state == REQUEST_QUARANTINED) {
         sessions_note(&d->sessions, HLG_NOTE_IMM_LATE, source->peer, slot->number, pieces, 0);
-        believe(d, source);
+        believe(d, source, HLG_MESSAGE_FENCED);
         settle(d, r);
         return;
     }
@@ -841,23 +869,27 @@ static void on_accept(struct hlg_decode *d, struct request *r, struct source *so
 }
 
 /*
- * FENCED. On a transport that merely acknowledges writes it is believed only when the pieces that it speaks for
- * are counted: each is then in its page, and is not placed again. A peer that has posted fewer than came, or
- * more than were asked for, is not to be believed at all. Only the first FENCED knows: a second one answers a
- * CANCEL that it crossed. Returns whether the session goes on.
+ * REJECT and FENCED: the source posts no more. Both are believed when the pieces that they speak for are counted: each
+ * is then in its page, and is not placed again. Not to be believed at all, so that the session ends, are: a REJECT,
+ * which says that nothing was posted, of what was accepted or has come; FENCED that has posted fewer than came, or
+ * more than were asked for; and FENCED that awaits nothing where our own transport, which is the peer's, merely
+ * acknowledges writes: nothing that the peer saw then proves that they have landed. Only the first one knows: a
+ * second one answers a CANCEL that it crossed. Returns whether the session goes on.
  */
-static bool take_fenced(struct hlg_decode *d, struct source *source,
-                        const struct hlg_answer *answer)
+static bool take_fence(struct hlg_decode *d, struct source *source, uint32_t kind,
+                       const struct hlg_answer *answer)
 {
     const struct slot *slot = &d->slots.slots[source->slot];
+    bool possible = true; /* of an honest peer */
 
     if (source->awaits || source->fenced) {
         return true;
     }
-    source->awaits = true;
+    source->awaited = 0;
     switch ((enum hlg_await)answer->await) {
     case HLG_AWAIT_NOTHING:
-        source->awaited = 0;
+        possible = kind == HLG_MESSAGE_REJECT ? !source->accepted && slot->counted == 0
+                                              : !d->config.acknowledged;
         break;
     case HLG_AWAIT_PIECES:
         source->awaited = answer->pieces;
@@ -866,16 +898,21 @@ static bool take_fenced(struct hlg_decode *d, struct source *source,
         source->awaited = slot->expected;
         break;
     }
-    if (source->awaited > slot->expected ||
-        (answer->await != HLG_AWAIT_NOTHING && source->awaited < slot->counted)) {
-        source->awaits = false;
+    const bool counts = answer->await == HLG_AWAIT_NOTHING ||
+                        (source->awaited <= slot->expected && source->awaited >= slot->counted);
+    if (possible && counts) {
+        source->awaits = true;
+        believe(d, source, kind);
+        return true;
+    }
+    if (possible) {
         sessions_note(&d->sessions, HLG_NOTE_PIECES_DIFFER, source->peer, slot->number,
                       slot->counted, source->awaited);
-        sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
-        return false;
+    } else {
+        sessions_note(&d->sessions, HLG_NOTE_MESSAGE_UNEXPECTED, source->peer, kind, 0, 0);
     }
-    believe(d, source);
-    return true;
+    sessions_end(&d->sessions, source->peer, SESSION_END_PROTOCOL, -HLG_EPROTO);
+    return false;
 }
 
 /* REJECT, FENCED and FAILED: this source writes no more, or is about to say so. */
@@ -884,19 +921,17 @@ static void on_end_of_source(struct hlg_decode *d, struct request *r, struct sou
 {
     enum hlg_reason reason = HLG_REASON_PEER;
 
+    if (r->state == REQUEST_READY) {
+        return; /* whole all the same: immediates alone complete a request */
+    }
     if (kind == HLG_MESSAGE_REJECT) {
         reason = answer->reason == HLG_REASON_PROTOCOL ? HLG_REASON_PROTOCOL : HLG_REASON_REJECTED;
     } else if (kind == HLG_MESSAGE_FAILED && answer->reason > HLG_REASON_NONE &&
                answer->reason <= HLG_REASON_PREEMPTED) {
         reason = (enum hlg_reason)answer->reason;
     }
-    if (kind == HLG_MESSAGE_REJECT) {
-        fence(d, source, kind);
-    } else if (kind == HLG_MESSAGE_FENCED && !take_fenced(d, source, answer)) {
+    if (kind != HLG_MESSAGE_FAILED && !take_fence(d, source, kind, answer)) {
         return; /* the session's end fails the request */
-    }
-    if (r->state == REQUEST_READY) {
-        return; /* whole all the same: immediates alone complete a request */
     }
     if (r->state == REQUEST_QUARANTINED) {
         settle(d, r);
@@ -1038,12 +1073,13 @@ static void on_time(struct hlg_decode *d)
 /* The driver's answer to FLUSH. Without a question it is nothing. */
 static void on_flushed(struct hlg_decode *d, struct request *r, bool visible)
 {
-    if (!r->flush_asked) {
+    if (r->flush != FLUSH_ASKED) {
         return;
     }
-    r->flush_asked = false;
+    r->flush = r->flush_fences ? FLUSH_FAILED : FLUSH_NONE; /* one more, to give the pages back */
+    r->flush = visible ? FLUSH_DONE : r->flush;
     if (r->state == REQUEST_QUARANTINED) {
-        settle(d, r); /* it failed meanwhile */
+        settle(d, r);
     } else if (visible) {
         ready(d, r);
     } else {
@@ -1234,8 +1270,10 @@ int hlg_decode_next(struct hlg_decode *d, uint32_t lane, unsigned kinds, struct 
         if (d->flush_head == HLG_NONE) {
             d->flush_tail = HLG_NONE;
         }
-        r->flush_asked = true;
-        *action = (struct hlg_action){.kind = HLG_ACTION_FLUSH, .request = handle_of(d, r)};
+        r->flush = FLUSH_ASKED;
+        *action =
+            (struct hlg_action){.kind = HLG_ACTION_FLUSH,
+                                .flush = {.request = handle_of(d, r), .fences = r->flush_fences}};
         return 1;
     }
     return 0;
@@ -1337,8 +1375,9 @@ static void check_request(const struct hlg_decode *d, const struct request *r)
     HLG_ASSERT((r->state != REQUEST_SENT && r->state != REQUEST_RECEIVING) || !whole);
     HLG_ASSERT(r->state != REQUEST_FLUSHING || whole);
     HLG_ASSERT(!r->receiving || (r->state <= REQUEST_RECEIVING && !whole));
-    HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0 || r->flush_asked);
-    HLG_ASSERT(!r->flush_asked || r->state == REQUEST_FLUSHING || r->state == REQUEST_QUARANTINED);
+    const bool flushing = r->flush == FLUSH_WAITS || r->flush == FLUSH_ASKED;
+    HLG_ASSERT(r->state != REQUEST_QUARANTINED || unfenced > 0 || flushing);
+    HLG_ASSERT(!flushing || r->state == REQUEST_FLUSHING || r->state == REQUEST_QUARANTINED);
     HLG_ASSERT((r->reason != HLG_REASON_NONE) == (r->state == REQUEST_QUARANTINED));
 }
 

@@ -140,14 +140,16 @@ static void carry_open(struct hlg_pump *p, uint32_t index)
     pump_feed_peer(p, HLG_EVENT_PEER_OPENED, index, status);
 }
 
-static void carry_flush(struct hlg_pump *p, hlg_handle request)
+static void carry_flush(struct hlg_pump *p, const struct hlg_action_flush *flush)
 {
-    if (p->flusher != NULL) {
-        pump_flush_add(p, request);
+    const bool copies = p->flusher != NULL && p->flusher->span != NULL;
+
+    if (p->flusher != NULL && !(copies && flush->fences)) {
+        pump_flush_add(p, flush->request);
         return;
     }
-    /* What an immediate announces is visible. */
-    struct hlg_event event = {.kind = HLG_EVENT_FLUSHED, .request = request};
+    /* What an immediate announces is visible; and what nobody copies never reaches the device. */
+    struct hlg_event event = {.kind = HLG_EVENT_FLUSHED, .request = flush->request};
 
     (void)pump_feed(p, &event); /* -HLG_ESTALE when the request ended meanwhile */
 }
@@ -165,7 +167,7 @@ static void carry_action(struct hlg_pump *p, const struct hlg_action *action)
         pump_session_close(p, action->close.peer, action->close.fence);
         return;
     case HLG_ACTION_FLUSH:
-        carry_flush(p, action->request);
+        carry_flush(p, &action->flush);
         return;
     case HLG_ACTION_NOTICE:
         p->notice(p->context, &action->notice);

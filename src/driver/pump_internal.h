@@ -147,11 +147,9 @@ struct hlg_pump {
 };
 
 /* pump_machine.c: makes the machine of the config's role. Returns 0, -HLG_EINVAL or -HLG_ENOMEM. */
-int pump_machine_init(struct pump_machine *machine, const struct hlg_pump_config *config,
-                      const struct hlg_limits *limits);
-/* Begins the trace of the machine that init makes of these. */
-void pump_machine_trace(struct hlg_trace *trace, const struct hlg_pump_config *config,
-                        const struct hlg_limits *limits);
+int pump_machine_init(struct pump_machine *machine, const struct hlg_pump_config *config);
+/* Begins the trace of the machine that init makes of this. */
+void pump_machine_trace(struct hlg_trace *trace, const struct hlg_pump_config *config);
 
 /* pump.c: hand an event to the machine, with the time; pull from it. */
 int pump_feed(struct hlg_pump *p, struct hlg_event *event);

@@ -250,7 +250,11 @@ static int prepare_regions(struct hlg_pump *p, char *error, size_t error_bytes)
     return 0;
 }
 
-/* Whether the fabric takes the longest piece that this node may write: else each write would end its session. */
+/*
+ * Whether the fabric takes the longest piece that this node may write: else each write would end its session. A decoder
+ * that holds fewer heads would get shorter ones; who will connect is not known yet, and a refusal at start is worth more
+ * than one at each connect.
+ */
 static int check_pieces(const struct hlg_pump *p, char *error, size_t error_bytes)
 {
     for (uint32_t g = 0; p->role == HLG_ROLE_PREFILL && g < p->layout.group_count; g++) {
@@ -269,6 +273,23 @@ static int check_pieces(const struct hlg_pump *p, char *error, size_t error_byte
         return -HLG_EINVAL;
     }
     return 0;
+}
+
+/* The machine's config, with what the pump and the transport know and the caller need not. */
+static struct hlg_pump_config complete(const struct hlg_pump *p,
+                                       const struct hlg_pump_config *given)
+{
+    struct hlg_pump_config config = *given;
+
+    if (config.role == HLG_ROLE_PREFILL) {
+        config.prefill.limits = p->limits;
+        config.prefill.acknowledged = !p->caps.placed;
+    } else {
+        config.decode.limits = p->limits;
+        config.decode.acknowledged = !p->caps.placed;
+        config.decode.flush = config.decode.flush || p->flusher != NULL;
+    }
+    return config;
 }
 
 int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump, char *error,
@@ -314,18 +335,15 @@ int hlg_pump_create(const struct hlg_pump_config *config, struct hlg_pump **pump
                     "limits.message_bytes_max is too small for this node's own HELLO: raise it, or "
                     "have fewer regions, places or rails");
     }
-    struct hlg_pump_config machine = *config;
-    if (config->role == HLG_ROLE_PREFILL) {
-        machine.prefill.acknowledged = !p->caps.placed; /* only the transport knows */
-    }
-    code = pump_machine_init(&p->machine, &machine, &p->limits);
+    const struct hlg_pump_config machine = complete(p, config);
+    code = pump_machine_init(&p->machine, &machine);
     if (code != 0) {
         give_memory(p);
         return fail(error, error_bytes, code,
                     code == -HLG_ENOMEM ? "out of memory" : "the machine refuses the limits");
     }
     if (p->trace != NULL) {
-        pump_machine_trace(p->trace, &machine, &p->limits);
+        pump_machine_trace(p->trace, &machine);
     }
     *pump = p;
     return 0;

@@ -145,37 +145,20 @@ static int init_decode(struct pump_machine *machine, const struct hlg_decode_con
     return 0;
 }
 
-int pump_machine_init(struct pump_machine *machine, const struct hlg_pump_config *config,
-                      const struct hlg_limits *limits)
+int pump_machine_init(struct pump_machine *machine, const struct hlg_pump_config *config)
 {
     switch (config->role) {
-    case HLG_ROLE_PREFILL: {
-        struct hlg_prefill_config prefill = config->prefill;
-        prefill.limits = *limits;
-        return init_prefill(machine, &prefill);
-    }
-    case HLG_ROLE_DECODE: {
-        struct hlg_decode_config decode = config->decode;
-        decode.limits = *limits;
-        decode.flush = decode.flush || config->flusher != NULL ||
-                       (config->fabric != NULL && config->fabric->flusher != NULL);
-        return init_decode(machine, &decode);
-    }
+    case HLG_ROLE_PREFILL:
+        return init_prefill(machine, &config->prefill);
+    case HLG_ROLE_DECODE:
+        return init_decode(machine, &config->decode);
     }
     return -HLG_EINVAL;
 }
 
-void pump_machine_trace(struct hlg_trace *trace, const struct hlg_pump_config *config,
-                        const struct hlg_limits *limits)
+void pump_machine_trace(struct hlg_trace *trace, const struct hlg_pump_config *config)
 {
-    if (config->role == HLG_ROLE_PREFILL) {
-        struct hlg_prefill_config prefill = config->prefill;
-        prefill.limits = *limits;
-        hlg_trace_begin(trace, &prefill, NULL);
-    } else {
-        struct hlg_decode_config decode = config->decode;
-        decode.limits = *limits;
-        decode.flush = decode.flush || config->flusher != NULL || config->fabric->flusher != NULL;
-        hlg_trace_begin(trace, NULL, &decode);
-    }
+    const bool prefill = config->role == HLG_ROLE_PREFILL;
+
+    hlg_trace_begin(trace, prefill ? &config->prefill : NULL, prefill ? NULL : &config->decode);
 }

@@ -668,7 +668,7 @@ static void visit_action_body(struct visit *v, struct hlg_action *action)
         visit_bool(v, "fence", &action->close.fence);
         return;
     case HLG_ACTION_FLUSH:
-        visit_u64(v, "request", &action->request);
+        visit_u64(v, "request", &action->flush.request);
         return;
     case HLG_ACTION_NOTICE:
         visit_notice(v, &action->notice);
@@ -779,15 +779,14 @@ void visit_head(struct visit *v, struct hlg_trace_head *head)
     /* Fields of both kinds of config, side by side. */
     struct hlg_decode_config config = {0};
     bool prefill = head->role == HLG_ROLE_PREFILL;
-    bool acknowledged = false;
 
     if (v->mode != VISIT_GET && prefill) {
-        acknowledged = head->prefill.acknowledged;
         config = (struct hlg_decode_config){.limits = head->prefill.limits,
                                             .layout = head->prefill.layout,
                                             .rails = head->prefill.rails,
                                             .node = head->prefill.node,
-                                            .incarnation = head->prefill.incarnation};
+                                            .incarnation = head->prefill.incarnation,
+                                            .acknowledged = head->prefill.acknowledged};
         memcpy(config.fingerprint, head->prefill.fingerprint, sizeof config.fingerprint);
     } else if (v->mode != VISIT_GET) {
         config = head->decode;
@@ -800,7 +799,7 @@ void visit_head(struct visit *v, struct hlg_trace_head *head)
     visit_u64(v, "incarnation", &config.incarnation);
     visit_array(v, "fingerprint", config.fingerprint, HLG_FINGERPRINT_BYTES);
     visit_bool(v, "flush", &config.flush);
-    visit_bool(v, "acknowledged", &acknowledged);
+    visit_bool(v, "acknowledged", &config.acknowledged);
     if (v->mode != VISIT_GET) {
         return;
     }
@@ -810,7 +809,7 @@ void visit_head(struct visit *v, struct hlg_trace_head *head)
                                                     .rails = config.rails,
                                                     .node = config.node,
                                                     .incarnation = config.incarnation,
-                                                    .acknowledged = acknowledged};
+                                                    .acknowledged = config.acknowledged};
         memcpy(head->prefill.fingerprint, config.fingerprint, sizeof config.fingerprint);
     } else {
         head->decode = config;

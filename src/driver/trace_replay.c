@@ -188,8 +188,7 @@ static int make_machine(struct replay *r)
     } else {
         config.decode = head->decode;
     }
-    int error = pump_machine_init(&r->machine, &config,
-                                  prefill ? &head->prefill.limits : &head->decode.limits);
+    int error = pump_machine_init(&r->machine, &config);
     if (error != 0) {
         return trace_fail(r->error, r->error_bytes, error, "no machine can be made: %s",
                           hlg_error_text(error));

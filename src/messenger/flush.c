@@ -1,5 +1,5 @@
-/* Flush policy of GPU memory that NICs write themselves: cuFlushGPUDirectRDMAWrites for each GPU of the
- * node, once a request, before it is READY. The call is short, so it is made at once. */
+/* Flush policies of GPU memory that NICs write themselves. Here is CUDA: cuFlushGPUDirectRDMAWrites for each GPU
+ * of the node, once a request, before it is READY. The call is short, so it is made at once. READ is sentinel.c. */
 #include "messenger_internal.h"
 
 #include <stdio.h>
@@ -50,16 +50,12 @@ static void add_device(struct flush *f, int32_t device)
     f->devices[f->device_count++] = device;
 }
 
-int messenger_flusher(struct hlg_messenger *m, struct hlg_flusher **flusher)
+/* Policy CUDA, or AUTO: the GPUs that need it. */
+static int find_devices(struct hlg_messenger *m)
 {
     struct flush *f = &m->flush;
     char why[sizeof m->error];
 
-    *flusher = NULL;
-    if (m->config.role != HLG_ROLE_DECODE || m->config.fabric->flusher != NULL ||
-        m->config.flush == HLG_FLUSH_NONE) {
-        return 0; /* the fabric's own goes first: it copies */
-    }
     for (uint32_t i = 0; i < m->region_count; i++) {
         const struct hlg_mem_region *region = &m->regions[i].memory;
         if (region->kind != HLG_MEMORY_CUDA) {
@@ -78,8 +74,38 @@ int messenger_flusher(struct hlg_messenger *m, struct hlg_flusher **flusher)
             add_device(f, region->device);
         }
     }
-    f->flusher = (struct hlg_flusher){.finish = finish, .poll = poll_done};
-    f->messenger = m;
-    *flusher = f->device_count > 0 ? &f->flusher : NULL;
     return 0;
+}
+
+const char *hlg_flush_name(uint32_t policy)
+{
+    static const char *const names[] = {
+        [HLG_FLUSH_AUTO] = "auto",
+        [HLG_FLUSH_NONE] = "none",
+        [HLG_FLUSH_CUDA] = "cuda",
+        [HLG_FLUSH_READ] = "read",
+    };
+
+    return policy < sizeof names / sizeof names[0] ? names[policy] : NULL;
+}
+
+int messenger_flusher(struct hlg_messenger *m, struct hlg_flusher **flusher)
+{
+    struct flush *f = &m->flush;
+
+    *flusher = NULL;
+    if (m->config.role != HLG_ROLE_DECODE || m->config.fabric->flusher != NULL ||
+        m->config.flush == HLG_FLUSH_NONE) {
+        return 0; /* the fabric's own goes first: it copies */
+    }
+    if (m->config.flush == HLG_FLUSH_READ) {
+        return sentinels_start(m, flusher);
+    }
+    const int code = find_devices(m);
+    if (code == 0 && f->device_count > 0) {
+        f->flusher = (struct hlg_flusher){.finish = finish, .poll = poll_done};
+        f->messenger = m;
+        *flusher = &f->flusher;
+    }
+    return code;
 }

@@ -61,6 +61,23 @@ static int refuse(char *error, size_t error_bytes, int code, const char *sentenc
     return code;
 }
 
+static int check_flush(const struct hlg_messenger_config *config, char *error, size_t error_bytes)
+{
+    const struct hlg_fabric *fabric = config->fabric;
+
+    if (hlg_flush_name(config->flush) == NULL) {
+        return refuse(error, error_bytes, -HLG_EINVAL,
+                      "config.flush is no policy of enum hlg_flush_policy");
+    }
+    if (config->role == HLG_ROLE_DECODE && config->flush == HLG_FLUSH_READ &&
+        fabric->flusher == NULL && fabric->sentinel_open == NULL) {
+        return refuse(error, error_bytes, -HLG_EUNSUPPORTED,
+                      "this fabric cannot read its own memory back, which flush policy read needs: "
+                      "take policy cuda, or the staged path");
+    }
+    return 0;
+}
+
 static int check_config(const struct hlg_messenger_config *config, char *error, size_t error_bytes)
 {
     const struct hlg_limits *limits = &config->limits;
@@ -101,7 +118,7 @@ static int check_config(const struct hlg_messenger_config *config, char *error, 
         (void)hlg_refusal_text(&why, sentence, sizeof sentence);
         return refuse(error, error_bytes, -HLG_EPLAN, sentence);
     }
-    return 0;
+    return check_flush(config, error, error_bytes);
 }
 
 /* Pages of the longest lists that one request can bring. */
@@ -350,6 +367,10 @@ static int make_pump(struct hlg_messenger *m)
     if (code != 0) {
         return code;
     }
+    if (pump.flusher != NULL) {
+        messenger_log(m, HLG_LOG_INFO, "writes of NICs to GPUs are flushed, policy %s",
+                      hlg_flush_name(config->flush));
+    }
     if (getrandom(drawn, sizeof drawn, 0) != (ssize_t)sizeof drawn) {
         return messenger_fail(m, -HLG_EIO, "the system gives no random number");
     }
@@ -496,6 +517,7 @@ int hlg_messenger_destroy(struct hlg_messenger *m)
     lobby_fini(m);
     watchdog_round(&m->watch); /* what closes endpoints may be stuck as well */
     hlg_pump_destroy(m->pump);
+    sentinels_end(m);
     watchdog_stop(m);
     const int recorded = hlg_trace_destroy(m->trace);
     if (recorded != 0) {

@@ -151,6 +151,7 @@ struct held {
 /* Memory of another process, mapped here. */
 struct import {
     struct hlg_memory *memory;
+    uint64_t file[2]; /* device and inode: what is imported twice has two addresses */
 };
 
 struct counter_word {
@@ -181,6 +182,24 @@ struct flush {
     uint32_t device_count;
     struct hlg_flushed done[FLUSHES_MAX]; /* to be polled */
     uint32_t count;
+};
+
+/* Flush policy READ: see sentinel.c. */
+struct sentinels {
+    struct hlg_flusher flusher; /* first */
+    struct hlg_messenger *messenger;
+    struct sentinel *all; /* [all_count] one a lane, rail and GPU */
+    uint32_t all_count;
+    /* [count] in the order of finish: `over` of them are to be polled, the next `reading` are in the round that is
+       under way, the rest wait for the next one */
+    struct hlg_flushed requests[FLUSHES_MAX];
+    uint32_t over;
+    uint32_t reading;
+    uint32_t count;
+    hlg_time span; /* that a round may take */
+    hlg_time due;
+    int32_t status; /* of the round */
+    char why[ERROR_BYTES];
 };
 
 struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
@@ -258,6 +277,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     hlg_time awaits_due; /* when it is seen again whether counters are awaited */
     struct lobby lobby;
     struct flush flush;
+    struct sentinels sentinels;
     uint8_t key[HLG_SEALED_KEY_BYTES]; /* config.key leads here, or is NULL */
     uint64_t node;
     uint64_t incarnation;
@@ -302,11 +322,18 @@ int messenger_before_start(struct hlg_messenger *m);
 /* flush.c: *flusher for the pump, by config.flush and the GPUs of the regions; NULL: none is needed. */
 int messenger_flusher(struct hlg_messenger *m, struct hlg_flusher **flusher);
 
+/* sentinel.c: likewise for policy READ, with one read of each sentinel made. */
+int sentinels_start(struct hlg_messenger *m, struct hlg_flusher **flusher);
+void sentinels_end(struct hlg_messenger *m);
+
 /* watchdog.c. The fabric for the pump: config.fabric, watched where config.watchdog_ns says so. */
 struct hlg_fabric *watchdog_fabric(struct hlg_messenger *m);
 int watchdog_start(struct hlg_messenger *m);
 void watchdog_stop(struct hlg_messenger *m);
 void watchdog_round(struct watch *w); /* core thread: it moves */
+/* Around calls of the fabric that do not go through the pump's endpoints. */
+void watchdog_enter(struct watch *w, const char *call);
+void watchdog_leave(struct watch *w);
 void watchdog_sleep(struct watch *w); /* core thread: it sleeps, until the next round */
 
 /* progress.c */

@@ -46,6 +46,7 @@ struct metrics {
     hlg_time shown; /* metrics_clock() of this copy */
     struct hlg_messenger_stats stats;
     struct hlg_pump_stats pump;
+    struct hlg_copy_stats copies; /* of the fabric */
     uint64_t requests[METRICS_STATUSES];
     uint64_t failures[METRICS_REASONS];
     uint64_t pages; /* of completed requests */

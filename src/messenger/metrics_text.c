@@ -115,6 +115,18 @@ static const struct row rows[] = {
      "Layers posted before their forward pass ended (early) or not (late), per chunk and rank",
      ROW_COUNT, AT(pump.layers_early)},
     {"layers_total", "when=\"late\"", NULL, ROW_COUNT, AT(pump.layers_late)},
+    {"staged_bytes_total", "direction=\"out\"",
+     "Bytes copied from GPUs to be sent (out), to GPUs after they came (in); 0 without the staged "
+     "path",
+     ROW_COUNT, AT(copies.bytes_out)},
+    {"staged_bytes_total", "direction=\"in\"", NULL, ROW_COUNT, AT(copies.bytes_in)},
+    {"staged_copies_total", "direction=\"out\"", "Copies of the driver for that", ROW_COUNT,
+     AT(copies.copies_out)},
+    {"staged_copies_total", "direction=\"in\"", NULL, ROW_COUNT, AT(copies.copies_in)},
+    {"staged_waits_total", "", "Offers of which nothing was taken for want of a slot", ROW_COUNT,
+     AT(copies.waits)},
+    {"staged_pinned_bytes", "", "Pinned host memory of the staged path", ROW_GAUGE,
+     AT(copies.pinned_bytes)},
     /* what should not be */
     {"late_immediates_total", "", "Pieces counted after their request had failed", ROW_COUNT,
      AT(late)},

@@ -201,6 +201,9 @@ static void show_stats(struct hlg_messenger *m, hlg_time now)
     struct metrics *x = &m->metrics;
 
     hlg_pump_stats(m->pump, &x->pump);
+    if (m->config.fabric->copies != NULL) {
+        m->config.fabric->copies(m->config.fabric, &x->copies);
+    }
     gather_stats(m);
     x->stats = m->stats;
     x->queues[METRICS_QUEUE_COMMANDS] = depth(&m->commands);

@@ -61,20 +61,28 @@ const char *hlg_messenger_call(void)
     return atomic_load_explicit(&call_here, memory_order_relaxed);
 }
 
+void watchdog_enter(struct watch *w, const char *call)
+{
+    set_call(w, call);
+}
+
+void watchdog_leave(struct watch *w)
+{
+    set_call(w, NULL);
+    watchdog_round(w); /* a long round of many short calls is no standstill */
+}
+
 static struct hlg_transport *enter(struct hlg_transport *t, const char *call)
 {
     struct watched *w = self(t);
 
-    set_call(w->watch, call);
+    watchdog_enter(w->watch, call);
     return w->below;
 }
 
 static void leave(struct hlg_transport *t)
 {
-    struct watch *w = self(t)->watch;
-
-    set_call(w, NULL);
-    watchdog_round(w); /* a long round of many short calls is no standstill */
+    watchdog_leave(self(t)->watch);
 }
 
 static void query(const struct hlg_transport *t, struct hlg_transport_caps *caps)

@@ -5,6 +5,7 @@
 #include "key.h"
 
 #include <halage/log.h>
+#include <halage/messenger.h>
 #include <halage/placement.h>
 #include <halage/refusal.h>
 
@@ -115,6 +116,19 @@ static int take_cores(const char *argument, const char *program, const char **co
     return 0;
 }
 
+static int take_flush(const char *argument, const char *program, struct node_config *config)
+{
+    const char *name = NULL;
+    config->flush_text = argument;
+    for (config->flush = 0; (name = hlg_flush_name(config->flush)) != NULL; config->flush++) {
+        if (strcmp(argument, name) == 0) {
+            return 0;
+        }
+    }
+    return options_error(program, "--flush: unknown policy '%s'; valid: auto none cuda read",
+                         argument);
+}
+
 /* "I/N", from 1 on. */
 static int take_source(const char *program, const char *argument, struct node_config *config)
 {
@@ -174,6 +188,9 @@ static int take_word(int key, const char *argument, const char *program, struct 
         }
         config->cuda = strcmp(argument, "cuda") == 0;
         return 0;
+    }
+    if (key == NODE_KEY_FLUSH) {
+        return take_flush(argument, program, config);
     }
     if (key == NODE_KEY_PLANT) {
         config->plant_text = argument;
@@ -364,12 +381,35 @@ static int check_plan(const struct hlg_layout *source, const struct hlg_layout *
     return status;
 }
 
-const char *node_config_memory(const struct node_config *config)
+void node_config_memory(const struct node_config *config, char *text, size_t capacity)
 {
-    if (!config->cuda) {
-        return "host";
+    if (config->cuda && config->staged) {
+        (void)snprintf(text, capacity, "cuda, staged through pinned host memory");
+    } else if (config->cuda) {
+        (void)snprintf(text, capacity, "cuda, flush policy %s", hlg_flush_name(config->flush));
+    } else {
+        (void)snprintf(text, capacity, "host");
     }
-    return config->staged ? "cuda, staged through pinned host memory" : "cuda";
+}
+
+/* Options of memory of GPUs, without it or without use. */
+static int check_memory(const struct node_config *config, char *text, size_t capacity)
+{
+    const char *word = config->staged                ? "staged"
+                       : config->device_text != NULL ? "device"
+                       : config->flush_text != NULL  ? "flush"
+                                                     : NULL;
+    if (!config->cuda && word != NULL) {
+        (void)snprintf(text, capacity, "--%s: is for memory of GPUs: add --memory cuda", word);
+        return -HLG_EINVAL;
+    }
+    if (config->staged && config->flush_text != NULL) {
+        (void)snprintf(text, capacity,
+                       "--flush: is for what NICs write to GPUs themselves: leave out --staged, or "
+                       "--flush");
+        return -HLG_EINVAL;
+    }
+    return 0;
 }
 
 int node_config_check(const struct node_config *config, char *text, size_t capacity)
@@ -388,9 +428,7 @@ int node_config_check(const struct node_config *config, char *text, size_t capac
                        config->target_tp * config->target_dp);
         return -HLG_EINVAL;
     }
-    if (!config->cuda && (config->staged || config->device_text != NULL)) {
-        (void)snprintf(text, capacity, "--%s: is for memory of GPUs: add --memory cuda",
-                       config->staged ? "staged" : "device");
+    if (check_memory(config, text, capacity) != 0) {
         return -HLG_EINVAL;
     }
     const uint32_t least = hlg_div_ceil(NODE_CONTEXT_TOKENS, config->model.page_tokens);
@@ -519,6 +557,7 @@ int node_config_words(const struct node_config *config, char *words[NODE_CONFIG_
         {"nics", config->nics},
         {"memory", config->cuda ? "cuda" : NULL},
         {"device", config->device_text},
+        {"flush", config->flush_text},
         {"plant", config->plant_text},
     };
     for (size_t i = 0; i < sizeof texts / sizeof texts[0] && good; i++) {

@@ -47,6 +47,7 @@ enum node_key {
     NODE_KEY_MEMORY,
     NODE_KEY_DEVICE,
     NODE_KEY_STAGED,
+    NODE_KEY_FLUSH,
     NODE_KEY_PLANT,
     NODE_KEY_OWN = 0x300,
 };
@@ -189,6 +190,13 @@ enum node_key {
          "With --memory cuda: move pages through pinned host memory, for providers that cannot "   \
          "reach memory of GPUs",                                                                   \
          0},                                                                                       \
+        {"flush",                                                                                  \
+         NODE_KEY_FLUSH,                                                                           \
+         "auto|none|cuda|read",                                                                    \
+         0,                                                                                        \
+         "With --memory cuda and without --staged: what a decode node does before it reads what "  \
+         "NICs wrote to a GPU (default auto)",                                                     \
+         0},                                                                                       \
         {"node-id", NODE_KEY_NODE_ID, "N", OPTION_HIDDEN, NULL, 0},                                \
         {"guard", NODE_KEY_GUARD, NULL, OPTION_HIDDEN, NULL, 0},                                   \
     {                                                                                              \
@@ -247,6 +255,8 @@ struct node_config {
     uint32_t metrics_port;             /* 0: any */
     bool cuda;                         /* KV pages are in memory of GPUs */
     bool staged;                       /* and move through pinned host memory */
+    const char *flush_text;            /* as given; NULL: auto */
+    uint32_t flush;                    /* enum hlg_flush_policy */
     const char *device_text;           /* as given; NULL: by rank */
     uint32_t device;                   /* GPU of all ranks, where device_text says so */
     struct plant plant;
@@ -284,8 +294,10 @@ int node_config_parse(int key, const char *argument, const char *program,
  */
 int node_config_check(const struct node_config *config, char *text, size_t capacity);
 
-/* Where the pages are and how they move, for people: "host", "cuda", "cuda, staged through pinned host memory". */
-const char *node_config_memory(const struct node_config *config);
+/* Where the pages are and how they move, for people: "host", "cuda, flush policy auto", "cuda, staged through pinned
+ * host memory". */
+#define NODE_MEMORY_BYTES 64u
+void node_config_memory(const struct node_config *config, char *text, size_t capacity);
 
 /* Layout of a prefill node (HLG_ROLE_PREFILL; of the ranks that this source hosts) or a decode node. */
 void node_layout(const struct node_config *config, enum hlg_role role, struct hlg_layout *layout);

@@ -7,9 +7,10 @@
 #include <poll.h>
 #include <stdlib.h>
 
-/* How long a lie is given to take effect. */
-#define TICK_MS 40
-#define HELD_NS (400 * HLG_NS_PER_MS)
+/* How long a lie is given to take effect. A piece that is held back is dropped by a close that comes first. */
+#define TICK_MS     40
+#define TICK_MS_MAX 1000
+#define HELD_NS     (5 * HLG_NS_PER_S)
 
 /* A fabric whose endpoints lie, once: a decode node counts one piece too many, and a prefill node
  * holds one piece back meanwhile. */
@@ -18,6 +19,7 @@ struct plant_fabric {
     struct hlg_fabric *below;
     struct node *node;
     bool done; /* the piece is counted, or held */
+    _Atomic uint32_t writes;
 };
 
 struct plant_transport {
@@ -101,6 +103,7 @@ static int64_t write_pieces(struct hlg_transport *t, const struct hlg_paged_writ
         plant_stop_at(p->fabric->node, "writing");
         const int64_t taken = p->below->ops->write(p->below, write);
         if (taken > 0) {
+            atomic_fetch_add(&p->fabric->writes, 1);
             plant_stop_at(p->fabric->node, "write");
         }
         return taken;
@@ -237,7 +240,8 @@ static int prepare(struct hlg_fabric *fabric, const struct hlg_mem_region *regio
 bool plant_fabric_wrap(struct node *node)
 {
     const struct plant *plant = &node->options.config.plant;
-    if (plant->kind != PLANT_EARLY_READY && !plant_has_step(plant)) {
+    if (plant->kind != PLANT_EARLY_READY && plant->kind != PLANT_EARLY_TICK &&
+        !plant_has_step(plant)) {
         return true;
     }
     struct plant_fabric *f = calloc(1, sizeof *f);
@@ -279,6 +283,11 @@ void plant_fabric_forward(struct node *node, uint32_t forward)
     if (plant->kind != PLANT_EARLY_TICK) {
         return;
     }
+    struct plant_fabric *f = node->fabric_owned;
+    const uint32_t before = atomic_load(&f->writes);
     atomic_store(&node->plant_word, forward << 8 | (plant->layer + 1));
-    (void)poll(NULL, 0, TICK_MS);
+    for (uint32_t ms = 0; ms < TICK_MS_MAX && (ms < TICK_MS || atomic_load(&f->writes) == before);
+         ms++) {
+        (void)poll(NULL, 0, 1);
+    }
 }

@@ -47,6 +47,7 @@ static void check_page(struct world *w, const struct hlg_loop_landing *landing, 
         return; /* that is why nobody may use it again */
     }
     struct job *job = &n->jobs[page->job];
+    job->arrived++;
     looked(w, CHECK_OWNER);
     if (hlg_imm_slot(landing->imm) == HLG_SLOTS_MAX - 1) {
         return; /* no request has that slot: a first placement by the decorator: the second one counts */

@@ -124,6 +124,7 @@ static void on_ready(struct node *n, struct job *job, const struct hlg_notice *n
     w->counts.ready++;
     w->counts.local += notice->pieces_expected == 0;
     check_bytes(n, job);
+    device_check(n, job);
     if (job->probe) {
         looked(w, CHECK_PROBE);
         w->counts.probes++;
@@ -138,6 +139,9 @@ static void on_pages(struct node *n, struct job *job, const struct hlg_notice *n
 
     if (!job->failed) {
         world_break(w, CHECK_NOTICE, "pages came back before FAILED", notice->kind, job->uid);
+    }
+    if (notice->kind == HLG_NOTICE_RETURNED) {
+        device_check(n, job);
     }
     if (notice->kind == HLG_NOTICE_RETURNED || w->what.plant == PLANT_POISON_REUSED) {
         w->counts.returned++;

@@ -16,19 +16,32 @@ static struct device *device_of(struct hlg_flusher *flusher)
     return (struct device *)(void *)flusher; /* its first member */
 }
 
-/* The engine's job of a request that is not over and was not said to be READY. */
-static void check_job(struct device *d, hlg_handle request)
+/* The engine's job of a request that is not over and was not said to be READY; NULL: none, which breaks the world. */
+static struct job *check_job(struct device *d, hlg_handle request)
 {
-    const struct node *n = d->node;
+    struct node *n = d->node;
 
     looked(n->world, CHECK_TARGET);
     for (uint32_t i = 0; i < REQUESTS_MAX; i++) {
         if (n->jobs[i].used && n->jobs[i].handle == request && !n->jobs[i].ready) {
-            return;
+            return &n->jobs[i];
         }
     }
     world_break(n->world, CHECK_TARGET, "a device copies into pages that are not the request's",
                 request, n->index);
+    return NULL;
+}
+
+void device_check(struct node *n, const struct job *job)
+{
+    if (!n->decode || !is_on(n->world, KIND_FLUSH)) {
+        return;
+    }
+    looked(n->world, CHECK_TARGET);
+    if (job->arrived != job->visible) {
+        world_break(n->world, CHECK_TARGET, "pages changed hands before the device saw all of them",
+                    job->arrived, job->visible);
+    }
 }
 
 static int finish(struct hlg_flusher *flusher, hlg_handle request)
@@ -37,8 +50,9 @@ static int finish(struct hlg_flusher *flusher, hlg_handle request)
     struct world *w = d->node->world;
     const hlg_time now = hlg_loop_now(w->loop);
 
-    check_job(d, request);
-    if (d->count == DEVICE_FLUSHES || (!w->calm && hlg_rng_chance(&d->rng, REFUSE_PPM))) {
+    struct job *job = check_job(d, request);
+    if (job == NULL || d->count == DEVICE_FLUSHES ||
+        (!w->calm && hlg_rng_chance(&d->rng, REFUSE_PPM))) {
         d->again = now + AGAIN_NS;
         return 0;
     }
@@ -46,6 +60,7 @@ static int finish(struct hlg_flusher *flusher, hlg_handle request)
     const hlg_time last = d->count > 0 ? d->due[d->count - 1] : now; /* in order */
     d->due[d->count] = hlg_max_u64(last, now + hlg_rng_below(&d->rng, TAKES_NS));
     d->requests[d->count++] = request;
+    job->flushing = job->arrived;
     return 1;
 }
 
@@ -57,10 +72,14 @@ static int poll_flushes(struct hlg_flusher *flusher, struct hlg_flushed *done, u
     uint32_t over = 0;
 
     for (uint32_t i = 0; !d->ends && i < d->count; i++) {
-        check_job(d, d->requests[i]);
+        (void)check_job(d, d->requests[i]);
     }
     while (over < d->count && over < capacity && (d->ends || d->due[over] <= now)) {
         const bool fails = !w->calm && hlg_rng_chance(&d->rng, FAIL_PPM);
+        struct job *job = fails || d->ends ? NULL : check_job(d, d->requests[over]);
+        if (job != NULL) {
+            job->visible = job->flushing;
+        }
         done[over] = (struct hlg_flushed){d->requests[over], fails ? -HLG_EIO : 0};
         over++;
     }

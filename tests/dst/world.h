@@ -78,6 +78,9 @@ struct job {
     uint32_t computed;  /* prefill: tokens announced so far */
     uint32_t announced; /* prefill: tokens accepted as chunks */
     uint64_t landed;    /* decode: pieces, each once */
+    uint64_t arrived;   /* decode: likewise, each time */
+    uint64_t flushing;  /* of them, before the flush under way */
+    uint64_t visible;   /* of them, before the last flush that went well */
     uint32_t first[HLG_GROUPS_MAX];
     uint32_t count[HLG_GROUPS_MAX];
     uint32_t pages[HLG_GROUPS_MAX][PAGES_MAX]; /* decode: asked ones; prefill: all */
@@ -318,7 +321,9 @@ bool life_set_up(const struct node *n, uint32_t set);
 struct hlg_fabric *tap_open(struct node *n, struct hlg_fabric *below);
 void tap_close(struct node *n);
 
-/* flush.c: a device to which landed bytes are copied. Returns NULL where none is drawn. */
+/* flush.c: whether the device sees all that landed for a job, now that its pages change hands. */
+void device_check(struct node *n, const struct job *job);
+/* A device to which landed bytes are copied. Returns NULL where none is drawn. */
 struct hlg_flusher *device_start(struct node *n);
 hlg_time device_next(const struct node *n);
 

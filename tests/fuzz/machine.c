@@ -85,7 +85,8 @@ void machine_open(struct machine *m, enum hlg_role role, bool flush)
                                        .rails = m->rails,
                                        .node = m->node,
                                        .incarnation = m->incarnation,
-                                       .flush = flush};
+                                       .flush = flush,
+                                       .acknowledged = m->acknowledged};
 
     m->role = role;
     m->prefill = NULL;
@@ -390,7 +391,8 @@ static bool carry_one(struct machine *m, struct feed *f)
         }
         return true;
     case HLG_ACTION_FLUSH:
-        machine_feed(m, &(struct hlg_event){.kind = HLG_EVENT_FLUSHED, .request = action.request});
+        machine_feed(
+            m, &(struct hlg_event){.kind = HLG_EVENT_FLUSHED, .request = action.flush.request});
         return true;
     case HLG_ACTION_NOTE:
         return true; /* of the step that the pull itself was */

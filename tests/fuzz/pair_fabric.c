@@ -222,7 +222,8 @@ static void carry(struct world *w, uint32_t side, struct hlg_action *action)
         m->closing[action->close.peer] = true;
         return;
     case HLG_ACTION_FLUSH:
-        machine_feed(m, &(struct hlg_event){.kind = HLG_EVENT_FLUSHED, .request = action->request});
+        machine_feed(
+            m, &(struct hlg_event){.kind = HLG_EVENT_FLUSHED, .request = action->flush.request});
         return;
     case HLG_ACTION_NOTE:
         return; /* of the step that the pull itself was */

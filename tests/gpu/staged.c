@@ -66,11 +66,11 @@ static void open_end(struct end *end, bool target)
 
 static void close_end(struct end *end)
 {
-    struct hlg_staged_stats stats;
+    struct hlg_copy_stats stats;
 
     GPU_NEED(end->t->ops->close(end->t) == 0, "the endpoint does not close");
     end->t->ops->free(end->t);
-    hlg_staged_stats(end->staged, &stats);
+    hlg_staged_fabric(end->staged)->copies(hlg_staged_fabric(end->staged), &stats);
     (void)printf("copies out %llu in %llu, pinned %llu bytes\n",
                  (unsigned long long)stats.copies_out, (unsigned long long)stats.copies_in,
                  (unsigned long long)stats.pinned_bytes);

@@ -30,7 +30,7 @@ parts=$(basename -a "$libraries"/libhalage_*.a | sed 's/libhalage_\(.*\)\.a/\1/'
 
 # by CMake: with all parts, and with the two that need libc alone; and no part that there is not
 mkdir "$work/outside"
-cp "$sources"/tests/install/outside/* "$sources"/examples/*.c "$work/outside"
+cp "$sources"/tests/install/outside/* "$prefix"/share/doc/halage/examples/*.c "$work/outside"
 configure()
 {
     cmake -S "$work/outside" -B "$work/$1" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" -DPARTS="$2" >"$work/log" 2>&1
@@ -42,6 +42,7 @@ configure by-cmake "${parts// /;}" && cmake --build "$work/by-cmake" >>"$work/lo
 "$work/by-cmake/pair" || fail "the pair made by CMake failed"
 "$work/by-cmake/pair" "$faults" || fail "the pair made by CMake failed under faults"
 "$work/by-cmake/loop" || fail "the loop made by CMake failed"
+"$work/by-cmake/gpu" || [ $? -eq 77 ] || fail "the GPU example made by CMake failed"
 count=0
 for part in exporter ofi simgrid; do
     case " $parts " in *" $part "*) count=$((count + 1)) ;; esac
@@ -72,16 +73,16 @@ by_pkg_config()
     local source=$1
     shift
     # shellcheck disable=SC2046 # words are what it gives
-    cc -std=c17 "-DWITH_${1#halage-}" $(pkg-config --cflags "$@") "$sources/$source" $(pkg-config --libs "$@") -o "$work/by-pkg-config" ||
+    cc -std=c17 "-DWITH_${1#halage-}" $(pkg-config --cflags "$@") "$work/outside/$source" $(pkg-config --libs "$@") -o "$work/by-pkg-config" ||
         fail "pkg-config --libs $* is not enough"
 }
-by_pkg_config examples/pair.c halage-ofi halage-fault
+by_pkg_config pair.c halage-ofi halage-fault
 "$work/by-pkg-config" "$faults" || fail "the pair made by pkg-config failed"
-by_pkg_config examples/loop.c halage-loop halage-fault
+by_pkg_config loop.c halage-loop halage-fault
 "$work/by-pkg-config" || fail "the loop made by pkg-config failed"
 for part in $parts; do
     pkg-config --exists --print-errors "halage-$part" || fail "halage-$part.pc is missing or wrong"
-    by_pkg_config tests/install/outside/parts.c "halage-$part"
+    by_pkg_config parts.c "halage-$part"
 done
 
 # names of the parts among each other stay within an archive
@@ -118,6 +119,7 @@ for page in hlg_messenger_create hlg_ofi_open hlg_fault_script; do
     link=$(cat "$prefix/share/man/man3/$page.3") || fail "$page.3 is missing"
     [ -f "$prefix/share/man/${link#.so }" ] || fail "$page.3 leads to nothing: $link"
 done
+"$sources/tests/install/see_also.sh" "$prefix/share/man" || fail "a manual refers to one that is not installed"
 "$prefix/bin/halage" --version || fail "halage does not run"
 
 # nothing says where it was built

@@ -44,5 +44,31 @@ nm --defined-only "${archives[@]}" | sed -n 's/^[0-9a-f]* [A-Z] //p' | sort -u >
 foreign=$(nm -u "${archives[@]}" | sed -n 's/^ *U //p' | sort -u | comm -23 - "$work/ours" | comm -23 - "$work/libc" |
     grep -v '^_GLOBAL_OFFSET_TABLE_$' || true)
 [ -z "$foreign" ] || fail "these are not libc's: $foreign"
-[ ! -e "$work"/installed/include/halage/messenger.h ] || fail "messenger.h is installed, which is not built"
+
+# a project elsewhere finds it, without pkg-config too
+cp "$sources"/tests/install/outside/* "$work"/installed/share/doc/halage/examples/*.c "$work"
+cmake -S "$work" -B "$work/outside" -G Ninja -DCMAKE_PREFIX_PATH="$work/installed" '-DPARTS=loop;fault' >"$work/log" 2>&1 &&
+    cmake --build "$work/outside" --target loop >>"$work/log" 2>&1 || fail "it cannot be used by CMake"
+[ ! -e "$work/asked" ] || fail "pkg-config was asked by a project that uses it: $(head -n 1 "$work/asked")"
+
+# nothing is installed of what is not built: no manual of a program, no example of another part, no function that
+# cannot be linked, which inline ones can
+installed=$work/installed
+for left in share/man/man1 share/doc/halage/examples/pair.c share/doc/halage/examples/layouts \
+    share/doc/halage/simulation.md include/halage/messenger.h; do
+    [ ! -e "$installed/$left" ] || fail "$left is installed, which is not built"
+done
+for there in share/man/man3/hlg_pump_create.3 share/doc/halage/examples/loop.c share/doc/halage/protocol.md; do
+    [ -e "$installed/$there" ] || fail "$there is not installed"
+done
+"$sources/tests/install/see_also.sh" "$installed/share/man" || fail "a manual refers to one that is not installed"
+{
+    find "$installed/include/halage" -name '*.h' -printf '#include <halage/%P>\n' | sort
+    echo 'typedef void (*function)(void);'
+    echo 'int main(void) { volatile function f;'
+    find "$installed/share/man/man3" -name 'hlg_*.3' -printf '%f\n' | sort | sed 's/\(.*\)\.3/    f = (function)\1;/'
+    echo '    return f == 0; }'
+} >"$work/all.c"
+gcc -std=c17 "-I$installed/include" "$work/all.c" -Wl,--start-group "${archives[@]}" -Wl,--end-group -o "$work/all" \
+    2>"$work/log" || fail "not every function that has a manual can be linked"
 echo "minimal: ${#archives[@]} archives, libc alone"

@@ -55,7 +55,8 @@ class Options(unittest.TestCase):
 
     def configure(self, tree, hidden="", **options):
         words = [f"-DHALAGE_{name}={value}" for name, value in options.items()]
-        return self.run_command("cmake", "--fresh", "-G", "Ninja", "-S", self.sources, "-B", self.work / tree,
+        (self.work / tree / "CMakeCache.txt").unlink(missing_ok=True)
+        return self.run_command("cmake", "-G", "Ninja", "-S", self.sources, "-B", self.work / tree,
                                 "-DHALAGE_TESTS=OFF", "-DCMAKE_BUILD_TYPE=None", "-DCMAKE_C_FLAGS=-O0 -Wno-format-truncation",
                                 "-DCMAKE_CXX_FLAGS=-O0", *words, hidden=hidden)
 

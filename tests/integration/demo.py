@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import tempfile
@@ -24,6 +25,13 @@ class Result:
 
     def __str__(self):
         return f"status {self.status}, {self.seconds:.1f} s\n{self.out}\n{self.err}"
+
+
+def native_tcp():
+    """libfabric's name for its own endpoint over TCP: net before 1.18, tcp since. Either can be asked for."""
+    line = subprocess.run([HALAGE, "doctor"], capture_output=True, text=True, timeout=60, check=False).stdout
+    version = re.search(r" libfabric +version (\d+)\.(\d+),", line)
+    return "net" if tuple(map(int, version.groups())) < (1, 18) else "tcp"
 
 
 def options(**values):

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""docs/cases.md names tests: all of them exist, and so does what it names within them.
+"""docs/cases.md names tests: all of them exist, and so does what it names within them. docs/testing.md has one row for
+each test, and none for others.
 
 In the column "test" a name outside of parentheses is one of ctest's (`*` stands for any), or one that a
 CMakeLists.txt adds where its libraries are. A name in parentheses is a function, fault, story or scenario in the files
 of the test before it. Says which names do not exist, and in which row; then shows that it would notice one.
+In docs/testing.md `-x` after a name is that name with another end, and NAME stands for any end.
 """
 
 import fnmatch
@@ -21,6 +23,7 @@ FILES = {  # of a test, by the beginning of its name; else test_NAME.*
     "fault": "tests/unit/test_fault*.c",
     "lobby": "tests/unit/test_lobby.c",
     "metrics": "tests/unit/test_messenger_metrics.c",
+    "ofi-": "tests/unit/test_ofi_*.c",
     "ofi": "tests/conformance/test_ofi.c",
     "real-": "tests/real/*.py",
     "replica": "tests/property/test_replica.c",
@@ -48,9 +51,13 @@ def rows(text):
             yield (*cells, "", "", "")[:4]
 
 
-def ctest_names(build):
+def built_names(build):
     shown = subprocess.run(["ctest", "--test-dir", build, "--show-only=json-v1"], check=True, capture_output=True)
-    names = {test["name"] for test in json.loads(shown.stdout)["tests"]}
+    return {test["name"] for test in json.loads(shown.stdout)["tests"]}
+
+
+def ctest_names(build):
+    names = built_names(build)
     for path in ROOT.glob("**/CMakeLists.txt"):
         if build not in str(path):
             names.update(re.findall(r"\bNAME ([\w-]+)", path.read_text()))
@@ -81,6 +88,29 @@ def wrong_in(row, names):
                 yield f"{case}: the files of {name} have no {inner}"
 
 
+def described(text, names):
+    """Yield what each row of the tables of tests describes: a name of `names`, or what it says where that is none."""
+    inside = False
+    for line in text.splitlines():
+        inside = line.startswith("| test | proves |") or inside and line.startswith("|")
+        listed = re.findall(r"`([\w-]+)`", line.split(" | ")[0]) if inside else []
+        for name in listed:
+            ends = [m.start() for m in re.finditer("-", listed[0])] if name.startswith("-") else []
+            wholes = [listed[0][:end] + name for end in reversed(ends)] + [name]
+            many = [known for known in names if name.endswith("-NAME") and known.startswith(name[:-4])]
+            yield from many or [next((whole for whole in wholes if whole in names), name)]
+
+
+def wrong_rows(text, names, built):
+    """Yield a sentence for each test of docs/testing.md that has not exactly one row, or does not exist."""
+    listed = list(described(text, names))
+    for name in sorted(set(listed) | built):
+        if name not in names:
+            yield f"ctest knows no test {name}"
+        elif listed.count(name) != 1:
+            yield f"{name} has {listed.count(name)} rows"
+
+
 def main():
     found = list(rows((ROOT / "docs/cases.md").read_text()))
     names = ctest_names(sys.argv[1])
@@ -92,8 +122,14 @@ def main():
     planted = ("X-01", "what", "`no-such-test` (`no_such_function`)", "outcome"), ("X-02", "what", "soon", "outcome")
     if sum(len(list(wrong_in(row, names))) for row in planted) != 3:
         wrong.append("names that do not exist are not noticed")
+    wrong = [f"docs/cases.md: {sentence}" for sentence in wrong]
+    wrong += [f"docs/testing.md: {sentence}"
+              for sentence in wrong_rows((ROOT / "docs/testing.md").read_text(), names, built_names(sys.argv[1]))]
+    planted = "| test | proves | how |\n|---|\n| `a-b`, `-c` | x |\n| `a-b`; `e` | x |\n| `s-NAME` | x |\n"
+    if len(list(wrong_rows(planted, {"a-b", "a-c", "d", "s-1"}, {"a-b", "a-c", "d", "s-1"}))) != 3:
+        wrong.append("docs/testing.md: rows that are twice, missing or of no test are not noticed")
     for sentence in wrong:
-        print(f"docs/cases.md: {sentence}")
+        print(sentence)
     print(f"{len(found)} cases, {len(wrong)} faults")
     return 1 if wrong else 0
 

@@ -76,6 +76,7 @@ class Cuda(unittest.TestCase):
             with self.subTest(name):
                 demo.expect_verified(self, result, 6 if name == "two" else 3)
                 self.assertEqual((result.json["memory"], result.json["staged"]), ("cuda", True), result)
+                self.assertIsNone(result.json["flush"], result)
                 self.assertIn("cuda, staged through pinned host memory", result.out)
                 for gpu in range(2):
                     told = f"memory of gpu {gpu} is sent through" in result.err
@@ -118,10 +119,20 @@ class Cuda(unittest.TestCase):
     def test_what_cannot_be_is_said(self):
         cases = (
             (("--staged", "--device=2"), {}, demo.FAILED, "there is no GPU 2: this process sees 2, numbered from 0"),
-            ((), {}, demo.FAILED, "provider net cannot reach memory of GPUs here: add --staged"),
+            ((), {}, demo.FAILED, f"provider {demo.native_tcp()} cannot reach memory of GPUs here: add --staged"),
+            (("--staged",), {"FAKE_CUDA_ATTRIBUTES": "103=0"}, demo.FAILED,
+             "GPU 0 cannot share memory between processes (no POSIX descriptors of it): use memory of kind host"),
+            (("--staged",), {"FAKE_CUDA_FAIL": "cuMemExportToShareableHandle:1:801"}, demo.FAILED,
+             "this GPU or driver cannot do it: use memory of kind host, or a newer driver"),
+            (("--staged",), {"FAKE_CUDA_FAIL": "cuPointerGetAttribute:1:1"}, demo.FAILED,
+             "is not mapped on any GPU: add it after cuMemMap()"),
+            (("--staged",), {"FAKE_CUDA_MISSING": "cuMemMap"}, demo.FAILED, "install driver 470 or newer"),
             (("--staged",), {"FAKE_CUDA_DEVICES": "0"}, demo.FAILED, "this process sees no GPU: check nvidia-smi"),
             (("--staged", "--memory=host"), {}, demo.BAD_INPUT, "--staged: is for memory of GPUs: add --memory cuda"),
             (("--device=0", "--memory=host"), {}, demo.BAD_INPUT, "--device: is for memory of GPUs: add --memory cuda"),
+            (("--flush=read", "--memory=host"), {}, demo.BAD_INPUT, "--flush: is for memory of GPUs: add --memory cuda"),
+            (("--staged", "--flush=read"), {}, demo.BAD_INPUT, "--flush: is for what NICs write to GPUs themselves"),
+            (("--flush=rdma",), {}, demo.BAD_INPUT, "--flush: unknown policy 'rdma'; valid: auto none cuda read"),
             (("--memory=rocm",), {}, demo.BAD_INPUT, "--memory: unknown kind 'rocm'; valid: host cuda"),
             (("--device=-1",), {}, demo.BAD_INPUT, "--device: '-1': write a whole number, 0 to "),
         )
@@ -144,7 +155,8 @@ class Cuda(unittest.TestCase):
 class Calls(unittest.TestCase):
     # Of what a driver may lack, and of what frees: the run goes on, and all is verified.
     HARMLESS = {"cuGetErrorName", "cuEventDestroy", "cuStreamDestroy", "cuMemUnmap", "cuMemAddressFree", "cuMemRelease",
-                "cuMemFreeHost", "cuDevicePrimaryCtxRelease", "cuCtxPopCurrent", "cuStreamSynchronize"}
+                "cuMemFreeHost", "cuDevicePrimaryCtxRelease", "cuCtxPopCurrent", "cuStreamSynchronize",
+                "cuMemGetHandleForAddressRange"}
 
     def test_each_call_fails_in_turn(self):
         good = Machine("--staged")

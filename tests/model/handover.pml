@@ -13,7 +13,8 @@
  * after. Channels are streams that belong to a session; what is unread when it ends is dropped.
  *
  * ACKNOWLEDGED: a write may complete well before it lands, as on efa and verbs. FENCED then says how many
- * pieces there were, and is believed when as many were counted.
+ * pieces there were, and is believed when as many were counted. SAYS_PLACED: the prefillers take such a write for
+ * placed all the same, and FENCED awaits nothing: then the decoder ends the session.
  *
  * FAULTS counts ended sessions, restarts and failed writes. Each other macro takes a guard away:
  * tests/model/run.py tries each and wants the counterexample. Comments name the functions that a step
@@ -191,7 +192,19 @@ inline decode_close(s, k)
 #define IS_HEEDED(s, k) (carried[s] == (k))
 #endif
 
-/* D take_fenced(), believe(). */
+/* What FENCED speaks for, and whether it cannot be believed of this transport. */
+#ifdef SAYS_PLACED
+#define SPOKEN(pieces) 0
+#else
+#define SPOKEN(pieces) pieces
+#endif
+#if defined(SAYS_PLACED) && !defined(NOTHING_BELIEVED)
+#define IS_IMPOSSIBLE(s, kind) (kind == FENCED && awaited[s] == 0 && !fenced[s])
+#else
+#define IS_IMPOSSIBLE(s, kind) false
+#endif
+
+/* D take_fence(), believe(). */
 #if defined(ACKNOWLEDGED) && !defined(FENCED_UNCOUNTED)
 #define IS_COUNTED(s) (awaited[s] > 0 && counted[s] >= awaited[s] - 1)
 #else
@@ -204,11 +217,15 @@ inline decode_answer(s, kind, n, pieces, k)
     if
     :: decode_session[IN(s, k)] == UP && base + n == last && sent[s] &&
            IS_HEEDED(s, k) && (state == OPEN || state == QUARANTINED) ->
-        awaited[s] = (kind == FENCED && awaited[s] == 0 -> (pieces) + 1 : awaited[s]);
-        fenced[s] = fenced[s] || kind == REJECT || IS_COUNTED(s);
         if
-        :: state == OPEN -> fail()
-        :: else -> settle()
+        :: IS_IMPOSSIBLE(s, kind) -> decode_end(s, k)
+        :: else ->
+            awaited[s] = (kind == FENCED && awaited[s] == 0 -> (pieces) + 1 : awaited[s]);
+            fenced[s] = fenced[s] || kind == REJECT || IS_COUNTED(s);
+            if
+            :: state == OPEN -> fail()
+            :: else -> settle()
+            fi
         fi
     :: else
     fi
@@ -389,7 +406,7 @@ inline on_cancel(s, n, inc, named, k)
         stop(q, s)
     :: q == 0 && VOUCHES(named, k) ->
         SAY("prefill %d  FENCED %d, not open\n", s, n);
-        to_decode[s] ! FENCED(n, inc, FORGOTTEN, k)
+        to_decode[s] ! FENCED(n, inc, SPOKEN(FORGOTTEN), k)
     :: else
     fi
 }
@@ -411,7 +428,7 @@ inline say_fenced(r, s)
     if
     :: IS_WELL(r, s) && prefill_session[IN(s, answer_in[AT(r, s)])] == UP ->
         SAY("prefill %d  FENCED %d\n", s, r);
-        to_decode[s] ! FENCED(number[AT(r, s)], asker[AT(r, s)], posted[AT(r, s)], answer_in[AT(r, s)])
+        to_decode[s] ! FENCED(number[AT(r, s)], asker[AT(r, s)], SPOKEN(posted[AT(r, s)]), answer_in[AT(r, s)])
     :: !IS_WELL(r, s) && prefill_session[IN(s, asked_in[AT(r, s)])] == UP ->
         prefill_end(s, asked_in[AT(r, s)])
     :: else

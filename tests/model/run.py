@@ -27,7 +27,7 @@ PIECES = ["SOURCES=1", "FAULTS=1", "PIECES=2", "REQUESTS=1"]
 MODELS = {
     "handover": {
         "whole": [ONE, TWO, FEW + ["ACKNOWLEDGED"], PIECES + ["ACKNOWLEDGED"],
-                  TWO + ["REQUESTS=1", "ACKNOWLEDGED"]],
+                  TWO + ["REQUESTS=1", "ACKNOWLEDGED"], FEW + ["ACKNOWLEDGED", "SAYS_PLACED"]],
         # Either of two guards is enough here; the other one's removal is below.
         "still whole": [ONE + ["FENCED_OF_OLD_SESSION"]],
         "guards": [
@@ -35,6 +35,8 @@ MODELS = {
             ("FENCED is said while writes are outstanding", FEW + ["FENCED_WHILE_OUTSTANDING"]),
             ("FENCED is said though a write failed", FEW + ["FENCED_THOUGH_FAILED"]),
             ("FENCED of acknowledged writes is believed uncounted", FEW + ["ACKNOWLEDGED", "FENCED_UNCOUNTED"]),
+            ("FENCED that awaits nothing is believed though writes are merely acknowledged",
+             FEW + ["ACKNOWLEDGED", "SAYS_PLACED", "NOTHING_BELIEVED"]),
             ("CANCEL of a request that was SENT is answered as if nothing were on its way",
              FEW + ["ACKNOWLEDGED", "FORGOTTEN_UNCOUNTED"]),
             ("endpoints stay open when a session ends", FEW + ["NO_DOMAIN_CLOSE"]),

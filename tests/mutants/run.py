@@ -5,7 +5,8 @@ A patch is a unified diff below a head of `key: value` lines: `breaks` (the inva
 docs/protocol.md), `says` (what is wrong now, in a sentence) and `tests` (the ctest names to try, in order; `storm A-B`
 runs these seeds). It is applied to a copy of the sources, and its tests are built and run, one by one, until one
 fails: the mutant is killed. One that no test notices survives, which is a failure of the tests; so is one that does
-not apply or does not compile. The unchanged copy must pass first.
+not apply as it stands (another line number does no harm, changed lines around it do: it might break something else) or
+does not compile. The unchanged copy must pass first. `--apply` only looks whether they apply, to the sources here.
 
 Prints a line for each mutant and writes a table (--write) of mutant, what it breaks, the test and the seconds.
 Exit status: 0 all killed, 1 some survived, 2 bad input, 77 nothing to build with, 130 interrupted.
@@ -158,9 +159,25 @@ class Copy:
         return call(["ninja", "-C", self.build, "-j", "1", *targets], BUILD_SECONDS) if targets else (0, "")
 
     def run(self, test):
-        environment = ["env", f"HALAGE_SOURCE_DIR={self.source}", f"HALAGE_BIN_DIR={self.build / 'bin'}"]
+        environment = ["env", f"HALAGE_SOURCE_DIR={self.source}", f"HALAGE_BIN_DIR={self.build / 'bin'}",
+                       f"LD_LIBRARY_PATH={self.build / 'fake_cuda'}"]  # the double of libcuda, for tests that need it
         seconds = LONG_TEST_SECONDS if LONG_TESTS.match(test) else TEST_SECONDS
         return call(environment + self.command(test), seconds, self.build)
+
+
+def apply(mutant, source, *options):
+    """Why a patch does not fit the sources, or ""."""
+    status, output = call(["patch", "--batch", "--no-backup-if-mismatch", "--fuzz=0", *options, "-p1", "-d", source,
+                           "-i", mutant.path], 60)
+    return f"does not apply: {output.strip().splitlines()[-1]}" if status != 0 else ""
+
+
+def check_apply(mutants):
+    misfits = [(mutant, misfit) for mutant in mutants if (misfit := apply(mutant, ROOT, "--dry-run"))]
+    for mutant, misfit in misfits:
+        print(f"{mutant.name}: {misfit}: make it again from the sources as they are")
+    print(f"{len(mutants) - len(misfits)} apply, {len(misfits)} not")
+    return 1 if misfits else 0
 
 
 def judge(copy, mutant):
@@ -169,13 +186,12 @@ def judge(copy, mutant):
     def verdict(killer, trouble=""):
         return Verdict(mutant, killer, time.monotonic() - begin, trouble)
 
-    patch = ["patch", "--batch", "--no-backup-if-mismatch", "-p1", "-d", copy.source, "-i", mutant.path]
     touched = re.findall(r"^\+\+\+ b/(\S+)", mutant.path.read_text(), re.MULTILINE)
     before = {name: (copy.source / name).read_bytes() for name in touched if (copy.source / name).is_file()}
     try:
-        status, output = call(patch, 60)
-        if status != 0:
-            return verdict("", f"does not apply: {output.strip().splitlines()[-1]}")
+        misfit = apply(mutant, copy.source)
+        if misfit:
+            return verdict("", misfit)
         for test in mutant.tests:  # each is built when it is its turn: most mutants die by the first
             status, output = copy.make([test])
             if status != 0:
@@ -251,6 +267,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("mutants", nargs="*", metavar="MUTANT", help="by name; all when none is given")
     parser.add_argument("--list", action="store_true", help="print them and what they break")
+    parser.add_argument("--apply", action="store_true", help="only look whether they apply to the sources here")
     parser.add_argument("--work", type=Path, default=ROOT / "build" / "mutants", help="copies (default build/mutants)")
     parser.add_argument("--jobs", type=int, default=2, help="copies at work at a time (default 2)")
     parser.add_argument("--write", type=Path, metavar="FILE", help="write the table there")
@@ -262,10 +279,12 @@ def main():
         for mutant in mutants:
             print(f"{mutant.name}\t{mutant.breaks}\t{mutant.says}")
         return 0
-    for tool in ("cmake", "ninja", "gcc", "patch", "git"):
+    for tool in ("patch",) if options.apply else ("cmake", "ninja", "gcc", "patch", "git"):
         if shutil.which(tool) is None:
             print(f"skipped: {tool} is not installed")
             return 77
+    if options.apply:
+        return check_apply(mutants)
     copies = [Copy(options.work / str(i)) for i in range(min(options.jobs, len(mutants)))]
     for copy in copies:
         copy.prepare()

@@ -4,7 +4,7 @@ An emulated machine (QEMU, no acceleration) boots Debian's kernel with the modul
 device of a network interface, and runs the programs of this build. Correctness only: it is some hundred times
 slower than a device.
 
-    run.py [--keep DIRECTORY] [--only NAME ...]
+    run.py [--keep DIRECTORY] [--only NAME]...
 
 Status 77 (skipped) where QEMU, busybox or the kernel's package is missing. The kernel is kept in $HALAGE_CACHE, or
 build/cache.
@@ -35,13 +35,15 @@ DEMO = f"halage demo --provider 'verbs;ofi_rxm' --advertise {NODE} --insecure --
 
 JOBS = [
     judge.Job("device", 60, "rdma link", must_print=(r"link rxe0/1 state ACTIVE",)),
-    judge.Job("conformance", 600, SUITE, suite_tests=29),
+    judge.Job("conformance", 600, SUITE, suite_tests=30),
     # A check that fails in there fails out here.
     judge.Job("control", 60, f"{SUITE.replace(NODE, '10.0.0.2')} capabilities_are_plausible", must_fail=True),
-    # Thrice: connecting took more than the 2 s of stall_ns on a machine that gets little processor.
+    # Thrice: connecting took more than the 2 s of stall_ns on a machine that gets little processor. What is wrong or
+    # crashes is so whenever it comes.
     judge.Job("demo", 600, f'sh -c "for try in 1 2 3; do {DEMO} --requests 4 --decode-nodes 1 && exit; done; exit 1"',
               must_print=(r"provider +verbs;ofi_rxm\n", r"4 verified, 0 mismatched, 0 failed",
-                          r"(\d+) pieces counted, \1 expected")),
+                          r"(\d+) pieces counted, \1 expected"),
+              must_not_print=(r"[1-9]\d* mismatched", r"killed by signal|[Aa]ssertion|Segmentation fault|Aborted")),
 ]
 PROGRAMS = ["test-conformance-verbs", "halage", "halage-prefill", "halage-decode"]
 
@@ -84,7 +86,8 @@ def run(work, jobs):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--keep", type=pathlib.Path, help="leave archive and serial line there")
-    parser.add_argument("--only", action="append", help="run this job alone; may be given again")
+    parser.add_argument("--only", action="append", choices=[job.name for job in JOBS],
+                        help="run this job alone; may be given again")
     options = parser.parse_args()
     jobs = [job for job in JOBS if options.only is None or job.name in options.only]
     try:

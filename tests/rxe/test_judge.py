@@ -4,8 +4,8 @@ import unittest
 
 import judge
 
-SUITE = judge.Job("suite", 9, "suite", suite_tests=3, may_skip=frozenset({"c"}))
-PLAIN = judge.Job("plain", 9, "plain", must_print=(r"all \d+ verified",))
+SUITE = judge.Job("suite", 9, "suite", suite_tests=3)
+PLAIN = judge.Job("plain", 9, "plain", must_print=(r"all \d+ verified",), must_not_print=(r"[1-9]\d* wrong",))
 CONTROL = judge.Job("control", 9, "control", must_fail=True)
 JOBS = [SUITE, PLAIN, CONTROL]
 
@@ -15,9 +15,9 @@ SeaBIOS\r
 [==========] Running 3 test(s).\r
 [       OK ] a\r
 [       OK ] b\r
-[  SKIPPED ] c\r
+[       OK ] c\r
 [==========] 3 test(s) run.\r
-[  PASSED  ] 2 test(s).\r
+[  PASSED  ] 3 test(s).\r
 \r
 @end suite status=0 seconds=1.00..2.50\r
 @begin plain\r
@@ -56,13 +56,15 @@ class Judge(unittest.TestCase):
             ("@end suite status=0", "@end suite status=1", "it ended with status 1"),
             ("@end plain status=0", "@end plain status=139", "it ended with status 139"),
             ("all 12 verified", "11 of 12", "it did not print"),
+            ("all 12 verified", "2 wrong\r\nall 12 verified", "it printed '2 wrong'"),
             ("@end plain", "@what plain", "it did not end"),
             ("Running 3 test(s)", "Running 2 test(s)", "it ran 2 tests of 3"),
             ("[       OK ] b", "[  FAILED  ] b", "b failed"),
-            ("[  PASSED  ] 2", "[  PASSED  ] 1", "1 tests passed and 1 were skipped of 3"),
+            ("[  PASSED  ] 3", "[  PASSED  ] 2", "2 tests passed of 3"),
             ("[       OK ] b\r", "[  SKIPPED ] b\r", "b was skipped"),
-            ("[  PASSED  ] 2 test(s).\r\n", "", "no tests passed"),
+            ("[  PASSED  ] 3 test(s).\r\n", "", "no tests passed"),
             ("@end control status=1", "@end control status=0", "had to fail"),
+            ("@end control status=1", "@end control status=137", "had to fail by itself"),
             ("@over", "over", "did not come to its end"),
             ("SeaBIOS", "Kernel panic - not syncing", "the machine said: Kernel panic"),
             ("SeaBIOS", "insmod rdma_rxe.ko failed", "the machine said: insmod"),

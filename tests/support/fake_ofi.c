@@ -126,6 +126,7 @@ static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
     size_t got = 0;
 
     (void)cq;
+    fake.cq_reads++;
     while (got < count && fake.queue_count > 0 && fake.queue[fake.queue_head].error == 0) {
         entries[got++] = fake.queue[fake.queue_head].well;
         fake.queue_head = (fake.queue_head + 1) % FAKE_QUEUE_MAX;
@@ -330,13 +331,36 @@ static ssize_t ep_writemsg(struct fid_ep *ep, const struct fi_msg_rma *m, uint64
     return 0;
 }
 
+static ssize_t ep_read(struct fid_ep *ep, void *to, size_t bytes, void *descriptor, fi_addr_t peer,
+                       uint64_t address, uint64_t key, void *context)
+{
+    (void)ep;
+    if (fake.again_count > 0) {
+        fake.again_count--;
+        return -FI_EAGAIN;
+    }
+    if (fake.write_rc != 0) {
+        return fake.write_rc;
+    }
+    fake.read_count++;
+    fake.read = (struct fake_read){.address = address,
+                                   .key = key,
+                                   .bytes = bytes,
+                                   .local = to,
+                                   .descriptor = descriptor,
+                                   .context = context,
+                                   .peer = peer};
+    return 0;
+}
+
 static struct fi_ops_ep ep_ops = {
     .size = sizeof(struct fi_ops_ep),
     .setopt = ep_setopt,
     .getopt = ep_getopt,
 };
 static struct fi_ops_cm cm_ops = {.size = sizeof(struct fi_ops_cm), .getname = ep_getname};
-static struct fi_ops_rma rma_ops = {.size = sizeof(struct fi_ops_rma), .writemsg = ep_writemsg};
+static struct fi_ops_rma rma_ops = {
+    .size = sizeof(struct fi_ops_rma), .read = ep_read, .writemsg = ep_writemsg};
 
 static int endpoint(struct fid_domain *domain, struct fi_info *info, struct fid_ep **ep,
                     void *context)
@@ -370,6 +394,7 @@ static int make_mr(uint64_t access, uint64_t key, struct fid_mr **mr)
         object->mr.key = theirs ? ++keys : key;
         object->mr.mem_desc = object;
         fake.registered_access = access;
+        fake.registered_accesses |= access;
         *mr = &object->mr;
     }
     return rc;
@@ -547,6 +572,12 @@ void fake_done(uint32_t write)
 void fake_error(uint32_t write, int error, bool nameless)
 {
     put(&(struct fake_entry){.well = {.op_context = nameless ? NULL : fake.writes[write].context},
+                             .error = error});
+}
+
+void fake_read_ends(int error)
+{
+    put(&(struct fake_entry){.well = {.op_context = fake.read.context, .flags = FI_RMA | FI_READ},
                              .error = error});
 }
 

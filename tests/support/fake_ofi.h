@@ -70,6 +70,17 @@ struct fake_write {
     fi_addr_t peer;
 };
 
+/* A read that was posted, the last one. */
+struct fake_read {
+    uint64_t address;
+    uint64_t key;
+    size_t bytes;
+    void *local;
+    void *descriptor;
+    void *context;
+    fi_addr_t peer;
+};
+
 /* Entry of the completion queue. */
 struct fake_entry {
     struct fi_cq_data_entry well;
@@ -88,8 +99,11 @@ struct fake_ofi {
     uint32_t option_count;
     size_t cq_asked;   /* entries of the queue that was had */
     uint64_t cq_bound; /* flags that it was bound with */
+    uint32_t cq_reads;
     struct fake_write writes[FAKE_WRITES_MAX];
     uint32_t write_count;
+    struct fake_read read;
+    uint32_t read_count;
     uint32_t open;            /* objects that were not closed */
     uint32_t mrs;             /* of these, registrations */
     uint32_t ep_close_mrs;    /* registrations when the last endpoint was closed */
@@ -97,7 +111,8 @@ struct fake_ofi {
     char calls[FAKE_CALLS_MAX][20];
     uint32_t call_count;
     uint64_t registered_access;
-    int registered_iface; /* enum fi_hmem_iface */
+    uint64_t registered_accesses; /* of all registrations together */
+    int registered_iface;         /* enum fi_hmem_iface */
     int registered_device;
     uint64_t registered_flags;
     /* what is answered */
@@ -105,7 +120,7 @@ struct fake_ofi {
     int fail_rc;
     uint32_t again_count; /* the next writes get -FI_EAGAIN ... */
     fi_addr_t again_peer; /* ... to this peer; FI_ADDR_UNSPEC: to any */
-    int write_rc;         /* not 0: what a write gets then */
+    int write_rc;         /* not 0: what a write or read gets then */
     int trywait_rc;
     struct fake_entry queue[FAKE_QUEUE_MAX];
     uint32_t queue_head;
@@ -120,6 +135,8 @@ void fake_reset(const struct fake_device *device);
 /* A posted write completes, or ends in `error` (positive), without its context if nameless. */
 void fake_done(uint32_t write);
 void fake_error(uint32_t write, int error, bool nameless);
+/* Likewise the last read; error 0: it is over. */
+void fake_read_ends(int error);
 /* An immediate of a peer's write arrives. */
 void fake_arrives(uint32_t imm);
 /* A remote write without an immediate, as shm reports each. */

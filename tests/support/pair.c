@@ -98,7 +98,8 @@ static uint32_t add(struct pair *p, enum hlg_role role, const struct hlg_prefill
                                        .rails = config->rails,
                                        .node = side->config.node,
                                        .incarnation = side->config.incarnation,
-                                       .flush = flush};
+                                       .flush = flush,
+                                       .acknowledged = config->acknowledged};
     memcpy(decode.fingerprint, config->fingerprint, sizeof decode.fingerprint);
     bool is_decode = role == HLG_ROLE_DECODE;
     size_t bytes = is_decode ? hlg_decode_size(&decode) : hlg_prefill_size(&side->config);
@@ -564,9 +565,11 @@ static void carry(struct pair *p, uint32_t index, const struct hlg_action *actio
         }
         return;
     case HLG_ACTION_FLUSH:
-        side->flush = action->request;
+        side->flush = action->flush.request;
+        side->flush_fences = action->flush.fences;
         if (!side->hold_flush) {
-            assert_int_equal(pair_feed_request(p, index, HLG_EVENT_FLUSHED, action->request), 0);
+            assert_int_equal(pair_feed_request(p, index, HLG_EVENT_FLUSHED, action->flush.request),
+                             0);
         }
         return;
     case HLG_ACTION_NOTE:
@@ -660,6 +663,19 @@ int pair_submit(struct pair *p, uint32_t index, const struct pair_ask *ask, hlg_
         *request = hlg_decode_submitted(side->decode);
     }
     return error;
+}
+
+hlg_handle pair_submitted(struct pair *p, const struct pair_ask *ask)
+{
+    hlg_handle request = 0;
+
+    assert_int_equal(pair_submit(p, DECODE, ask, &request), 0);
+    return request;
+}
+
+int pair_cancel(struct pair *p, uint32_t side, hlg_handle request)
+{
+    return pair_feed_request(p, side, HLG_EVENT_CANCEL, request);
 }
 
 int pair_admit(struct pair *p, uint32_t index, hlg_handle request, uint32_t tokens,
@@ -783,4 +799,11 @@ enum hlg_page_state pair_page_state(const struct pair *p, uint32_t side, uint32_
     hlg_handle owner = 0;
 
     return hlg_decode_page(p->sides[side].decode, 0, 0, page, &owner);
+}
+
+void pair_expect_pages(const struct pair *p, enum hlg_page_state state)
+{
+    assert_int_equal(pair_page_state(p, DECODE, pair_page(0)), state);
+    assert_int_equal(pair_page_state(p, DECODE, pair_page(1)), state);
+    assert_int_equal(pair_page_state(p, DECODE, pair_page(2)), HLG_PAGE_FREE);
 }

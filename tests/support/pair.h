@@ -62,6 +62,7 @@ struct pair_side {
     bool hold_flush;
     int32_t close_status;
     hlg_handle flush; /* held */
+    bool flush_fences;
     struct hlg_notice notices[PAIR_NOTICES_MAX];
     uint32_t notice_count;
     uint32_t read_count; /* by pair_expect */
@@ -164,6 +165,9 @@ void pair_closed(struct pair *p, uint32_t side, uint32_t peer, int32_t status);
 
 /* SUBMIT; returns what handle said. */
 int pair_submit(struct pair *p, uint32_t side, const struct pair_ask *ask, hlg_handle *request);
+/* SUBMIT at DECODE, which must take it. */
+hlg_handle pair_submitted(struct pair *p, const struct pair_ask *ask);
+int pair_cancel(struct pair *p, uint32_t side, hlg_handle request);
 /* ADMIT with the side's next free source pages. */
 int pair_admit(struct pair *p, uint32_t side, hlg_handle request, uint32_t tokens,
                uint32_t cached_tokens, uint32_t cached_forward);
@@ -190,5 +194,7 @@ void pair_expect(struct pair *p, uint32_t side, const char *notices);
 /* The side's latest notice of that kind; fails the test when there is none. */
 const struct hlg_notice *pair_last(const struct pair *p, uint32_t side, uint32_t kind);
 enum hlg_page_state pair_page_state(const struct pair *p, uint32_t side, uint32_t page);
+/* Fails the test unless the decoder's pair_page(0) and (1) are so, and (2) is free. */
+void pair_expect_pages(const struct pair *p, enum hlg_page_state state);
 
 #endif

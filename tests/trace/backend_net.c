@@ -21,7 +21,9 @@ static void close_network(void)
 
 static bool open_network(uint64_t seed)
 {
-    const struct hlg_ofi_config config = {.provider = "tcp", .rails = RAILS};
+    /* A loaded machine is no dead peer. */
+    const struct hlg_ofi_config config = {
+        .provider = "tcp", .rails = RAILS, .stall_ns = 60 * HLG_NS_PER_S};
     char error[256] = "";
 
     (void)seed;

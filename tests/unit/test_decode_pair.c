@@ -41,26 +41,6 @@ static struct pair *open_split(void)
     return p;
 }
 
-static hlg_handle submit(struct pair *p, const struct pair_ask *ask)
-{
-    hlg_handle request = 0;
-
-    assert_int_equal(pair_submit(p, DECODE, ask, &request), 0);
-    return request;
-}
-
-static int cancel(struct pair *p, hlg_handle request)
-{
-    return pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, request);
-}
-
-static void expect_pages(const struct pair *p, enum hlg_page_state state)
-{
-    assert_int_equal(pair_page_state(p, DECODE, pair_page(0)), state);
-    assert_int_equal(pair_page_state(p, DECODE, pair_page(1)), state);
-    assert_int_equal(pair_page_state(p, DECODE, pair_page(2)), HLG_PAGE_FREE);
-}
-
 /* ---- nothing to wait for ------------------------------------------------------------------ */
 
 static void a_one_token_prompt_is_ready_at_once(void **state)
@@ -73,7 +53,7 @@ static void a_one_token_prompt_is_ready_at_once(void **state)
         pair_layout(&config.layout, 1, 2, 4, context == 1);
         struct pair *p = pair_open();
         pair_add(p, HLG_ROLE_DECODE, &config); /* knows no prefiller */
-        hlg_handle request = submit(p, &(struct pair_ask){.tokens = 1});
+        hlg_handle request = pair_submitted(p, &(struct pair_ask){.tokens = 1});
         pair_expect(p, DECODE, "ready");
         assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_READY)->pieces_expected, 0);
         assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), 0);
@@ -91,7 +71,7 @@ static void a_full_prefix_hit_is_ready_at_once(void **state)
     (void)state;
     pair_config(&config);
     pair_add(p, HLG_ROLE_DECODE, &config);
-    submit(p, &(struct pair_ask){.tokens = TOKENS, .first = 2});
+    pair_submitted(p, &(struct pair_ask){.tokens = TOKENS, .first = 2});
     pair_expect(p, DECODE, "ready");
     pair_close(p);
 }
@@ -104,7 +84,7 @@ static void a_full_prefix_hit_with_a_context_due_moves_the_context_alone(void **
     pair_config(&config);
     pair_layout(&config.layout, 1, 2, 4, true);
     struct pair *p = pair_simple(&config);
-    submit(p, &(struct pair_ask){.tokens = TOKENS, .first = 2, .context = 5});
+    pair_submitted(p, &(struct pair_ask){.tokens = TOKENS, .first = 2, .context = 5});
     pair_run(p);
     pair_expect(p, DECODE, "");
     assert_int_equal(p->sides[PREFILL].asked.pieces, 1);
@@ -131,7 +111,7 @@ static void early_immediates_are_counted(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), 3), 0);
     assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_IMM_EARLY], 1);
     pair_run(p);
@@ -148,7 +128,7 @@ static void a_request_that_is_whole_early_is_never_sent(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), PIECES), 0);
     pair_expect(p, DECODE, "ready");
     pair_run(p);
@@ -161,7 +141,7 @@ static void one_piece_too_many_is_a_breach_of_the_protocol(void **state)
     (void)state;
     for (uint32_t early = 0; early < 2; early++) {
         struct pair *p = pair_simple(NULL);
-        submit(p, &simple_ask);
+        pair_submitted(p, &simple_ask);
         if (early == 0) {
             pair_run(p);
         }
@@ -182,7 +162,7 @@ static void a_piece_after_ready_ends_the_session_and_not_the_request(void **stat
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    hlg_handle request = submit(p, &simple_ask);
+    hlg_handle request = pair_submitted(p, &simple_ask);
     pair_run(p);
     assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), PIECES), 0);
     pair_expect(p, DECODE, "ready");
@@ -199,7 +179,7 @@ static void old_generations_and_unknown_slots_count_nothing(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 1, 0), 1), 0);
     assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 4095, 0), 1), 0);
@@ -225,7 +205,7 @@ static void weights_count_and_a_mark_does_not(void **state)
     config.layout.groups[0].head_bytes = 2048;
     config.layout.piece_bytes_max = 1; /* a page of each of two planes is 2^14 pieces */
     struct pair *p = pair_simple(&config);
-    submit(p, &(struct pair_ask){.tokens = 5});
+    pair_submitted(p, &(struct pair_ask){.tokens = 5});
     pair_run(p);
     assert_int_equal(p->sides[PREFILL].asked.pieces, 1u << 15);
     for (uint32_t weight = 0; weight < HLG_IMM_WEIGHT_MARK; weight++) {
@@ -262,8 +242,8 @@ static void generations_come_round_after_4096_uses_of_a_slot(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < slots * HLG_GENERATIONS; i++) {
-        hlg_handle request = submit(p, &simple_ask);
-        assert_int_equal(cancel(p, request), 0);
+        hlg_handle request = pair_submitted(p, &simple_ask);
+        assert_int_equal(pair_cancel(p, DECODE, request), 0);
         pair_expect(p, DECODE, "failed(cancelled) returned");
         if (i % 16 == 0) {
             pair_run(p); /* drops what need not be sent */
@@ -271,7 +251,7 @@ static void generations_come_round_after_4096_uses_of_a_slot(void **state)
     }
     pair_run(p);
     assert_int_equal(p->sides[DECODE].sent[HLG_MESSAGE_REQUEST], 0);
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     assert_int_equal(p->sides[PREFILL].asked.slot, 0);
     assert_int_equal(p->sides[PREFILL].asked.generation, 0);
@@ -289,16 +269,16 @@ static void a_request_cancelled_before_it_is_sent_never_is(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    hlg_handle request = submit(p, &simple_ask);
-    expect_pages(p, HLG_PAGE_OWNED);
-    assert_int_equal(cancel(p, request), 0);
+    hlg_handle request = pair_submitted(p, &simple_ask);
+    pair_expect_pages(p, HLG_PAGE_OWNED);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_expect(p, DECODE, "failed(cancelled) returned");
-    expect_pages(p, HLG_PAGE_FREE);
-    assert_int_equal(cancel(p, request), -HLG_ESTALE);
+    pair_expect_pages(p, HLG_PAGE_FREE);
+    assert_int_equal(pair_cancel(p, DECODE, request), -HLG_ESTALE);
     /* Its slot is used again before the queue is looked at. */
     for (uint32_t i = 0; i < 8; i++) {
-        request = submit(p, &simple_ask);
-        assert_int_equal(cancel(p, request), 0);
+        request = pair_submitted(p, &simple_ask);
+        assert_int_equal(pair_cancel(p, DECODE, request), 0);
         pair_expect(p, DECODE, "failed(cancelled) returned");
     }
     pair_run(p);
@@ -314,10 +294,10 @@ static void a_request_whose_channel_was_full_is_unsent(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    hlg_handle request = submit(p, &simple_ask);
+    hlg_handle request = pair_submitted(p, &simple_ask);
     p->sides[DECODE].ends[0].refuse_count = 1;
     pair_run(p);
-    assert_int_equal(cancel(p, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_expect(p, DECODE, "failed(cancelled) returned");
     assert_int_equal(pair_feed(p, DECODE, &room), 0);
     pair_run(p);
@@ -330,17 +310,17 @@ static void a_sent_request_returns_its_pages_after_fenced(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    hlg_handle request = submit(p, &simple_ask);
+    hlg_handle request = pair_submitted(p, &simple_ask);
     pair_run(p);
-    assert_int_equal(cancel(p, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_expect(p, DECODE, "failed(cancelled)");
-    expect_pages(p, HLG_PAGE_QUARANTINED);
-    assert_int_equal(cancel(p, request), -HLG_ESTATE);
+    pair_expect_pages(p, HLG_PAGE_QUARANTINED);
+    assert_int_equal(pair_cancel(p, DECODE, request), -HLG_ESTATE);
     assert_int_equal(pair_submit(p, DECODE, &simple_ask, NULL), -HLG_EOWNED);
     pair_run(p);
     pair_expect(p, PREFILL, "requested stopping(cancelled) fenced");
     pair_expect(p, DECODE, "returned");
-    expect_pages(p, HLG_PAGE_FREE);
+    pair_expect_pages(p, HLG_PAGE_FREE);
     pair_close(p);
 }
 
@@ -351,17 +331,17 @@ static void pages_stay_while_a_write_is_outstanding(void **state)
     (void)state;
     p->hold_done = true;
     p->hold_landing = true;
-    hlg_handle request = submit(p, &simple_ask);
+    hlg_handle request = pair_submitted(p, &simple_ask);
     pair_run(p);
     pair_serve(p, PREFILL, 1);
     pair_run(p);
     pair_expect(p, PREFILL, "requested");
     pair_land(p, pair_oldest(p), 1);
-    assert_int_equal(cancel(p, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_run(p);
     pair_expect(p, PREFILL, "stopping(cancelled)");
     pair_expect(p, DECODE, "accepted failed(cancelled)");
-    expect_pages(p, HLG_PAGE_QUARANTINED);
+    pair_expect_pages(p, HLG_PAGE_QUARANTINED);
     p->hold_landing = false;
     pair_run(p); /* all land late: counted apart, and no READY any more */
     assert_true(p->sides[DECODE].notes[HLG_NOTE_IMM_LATE] > 0);
@@ -370,7 +350,7 @@ static void pages_stay_while_a_write_is_outstanding(void **state)
     pair_run(p);
     pair_expect(p, PREFILL, "fenced");
     pair_expect(p, DECODE, "returned");
-    expect_pages(p, HLG_PAGE_FREE);
+    pair_expect_pages(p, HLG_PAGE_FREE);
     pair_close(p);
 }
 
@@ -379,20 +359,20 @@ static void a_ready_request_cannot_be_cancelled(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    hlg_handle request = submit(p, &simple_ask);
+    hlg_handle request = pair_submitted(p, &simple_ask);
     pair_run(p);
     assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), -HLG_ESTATE);
     pair_serve(p, PREFILL, 1);
     pair_run(p);
     pair_expect(p, DECODE, "accepted ready");
-    assert_int_equal(cancel(p, request), -HLG_ESTATE);
-    expect_pages(p, HLG_PAGE_OWNED);
+    assert_int_equal(pair_cancel(p, DECODE, request), -HLG_ESTATE);
+    pair_expect_pages(p, HLG_PAGE_OWNED);
     assert_int_equal(pair_submit(p, DECODE, &simple_ask, NULL), -HLG_EOWNED);
     assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_RELEASE, request), 0);
-    expect_pages(p, HLG_PAGE_FREE);
-    assert_int_equal(cancel(p, request), -HLG_ESTALE);
-    assert_int_equal(cancel(p, 0), -HLG_ESTALE);
-    assert_int_equal(cancel(p, UINT64_MAX), -HLG_ESTALE);
+    pair_expect_pages(p, HLG_PAGE_FREE);
+    assert_int_equal(pair_cancel(p, DECODE, request), -HLG_ESTALE);
+    assert_int_equal(pair_cancel(p, DECODE, 0), -HLG_ESTALE);
+    assert_int_equal(pair_cancel(p, DECODE, UINT64_MAX), -HLG_ESTALE);
     pair_close(p);
 }
 
@@ -403,7 +383,7 @@ static void two_sources_are_ready_only_when_both_are_complete(void **state)
     struct pair *p = open_split();
 
     (void)state;
-    submit(p, &two_sources);
+    pair_submitted(p, &two_sources);
     pair_run(p);
     pair_serve(p, PREFILL, 1);
     pair_run(p);
@@ -495,7 +475,7 @@ static void check_hosting(const struct hosting *h, bool swapped, uint32_t random
         assert_int_equal(p->sides[DECODE].note.a, h->rank);
         assert_int_equal(p->sides[DECODE].note.b, h->hosts);
         assert_int_equal(hlg_decode_open(p->sides[DECODE].decode), 0);
-        expect_pages(p, HLG_PAGE_FREE);
+        pair_expect_pages(p, HLG_PAGE_FREE);
     }
     pair_close(p);
 }
@@ -518,17 +498,17 @@ static void pages_return_only_after_both_sources_are_fenced(void **state)
     struct pair *p = open_split();
 
     (void)state;
-    hlg_handle request = submit(p, &two_sources);
+    hlg_handle request = pair_submitted(p, &two_sources);
     pair_run(p);
     p->hold_done = true;
     pair_serve(p, OTHER, 1);
     pair_run(p);
-    assert_int_equal(cancel(p, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_run(p);
     pair_expect(p, PREFILL, "requested stopping(cancelled) fenced");
     pair_expect(p, OTHER, "requested stopping(cancelled)");
     pair_expect(p, DECODE, "failed(cancelled)");
-    expect_pages(p, HLG_PAGE_QUARANTINED);
+    pair_expect_pages(p, HLG_PAGE_QUARANTINED);
     p->hold_done = false;
     pair_run(p);
     pair_expect(p, DECODE, "returned");
@@ -541,7 +521,7 @@ static void a_reject_of_one_source_cancels_the_other(void **state)
     struct pair *p = open_split();
 
     (void)state;
-    submit(p, &two_sources);
+    pair_submitted(p, &two_sources);
     pair_run(p);
     reject.reject.request = pair_requested(p, PREFILL);
     p->hold_frames = true;
@@ -551,7 +531,7 @@ static void a_reject_of_one_source_cancels_the_other(void **state)
     assert_true(pair_deliver(p, DECODE));
     pair_expect(p, DECODE, "failed(rejected)");
     assert_int_equal(pair_last(p, DECODE, HLG_NOTICE_FAILED)->retry_after_ns, 55);
-    expect_pages(p, HLG_PAGE_QUARANTINED);
+    pair_expect_pages(p, HLG_PAGE_QUARANTINED);
     p->hold_frames = false;
     pair_run(p);
     pair_expect(p, OTHER, "requested stopping(cancelled) fenced");
@@ -566,9 +546,9 @@ static void one_of_two_requests_unsent_fences_at_once(void **state)
 
     (void)state;
     p->sides[DECODE].ends[1].refuse_count = 1;
-    hlg_handle request = submit(p, &two_sources);
+    hlg_handle request = pair_submitted(p, &two_sources);
     pair_run(p);
-    assert_int_equal(cancel(p, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_expect(p, DECODE, "failed(cancelled)");
     pair_run(p);
     pair_expect(p, DECODE, "returned");
@@ -585,7 +565,7 @@ static void a_request_fails_at_its_deadline(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    submit(p, &ask);
+    pair_submitted(p, &ask);
     pair_run(p);
     assert_int_equal(p->sides[PREFILL].asked.ttl_ns, 1000);
     pair_advance(p, 0);
@@ -608,7 +588,7 @@ static void a_lost_immediate_fails_the_request_at_its_deadline(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    submit(p, &ask);
+    pair_submitted(p, &ask);
     pair_run(p);
     p->hold_landing = true;
     pair_serve(p, PREFILL, 1);
@@ -646,7 +626,7 @@ static void a_deadline_is_kept_whatever_the_other_clock_says(void **state)
         pair_add(p, HLG_ROLE_PREFILL, &config);
         pair_connect(p, DECODE, PREFILL, 0, 0);
         pair_run(p);
-        submit(p, &ask);
+        pair_submitted(p, &ask);
         pair_run(p);
         p->hold_frames = true; /* each by its own clock */
         pair_advance(p, 999);
@@ -668,17 +648,17 @@ static void a_fence_that_does_not_come_closes_the_domain(void **state)
 
     (void)state;
     p->sides[DECODE].hold_close = true;
-    hlg_handle request = submit(p, &simple_ask);
+    hlg_handle request = pair_submitted(p, &simple_ask);
     pair_run(p);
     p->hold_frames = true;
-    assert_int_equal(cancel(p, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_advance(p, 10 * HLG_NS_PER_S - 1);
     pair_expect(p, DECODE, "failed(cancelled)");
     pair_advance(p, 1);
     pair_expect(p, DECODE, "down");
     assert_int_equal(p->sides[DECODE].notes[HLG_NOTE_FENCE_TIMEOUT], 1);
     pair_run(p);
-    expect_pages(p, HLG_PAGE_QUARANTINED);
+    pair_expect_pages(p, HLG_PAGE_QUARANTINED);
     pair_closed(p, DECODE, 0, 0);
     pair_expect(p, DECODE, "returned");
     pair_close(p);
@@ -690,17 +670,17 @@ static void a_lost_peer_fails_at_once_and_returns_when_closed(void **state)
 
     (void)state;
     p->sides[DECODE].hold_close = true;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     assert_int_equal(pair_down(p, DECODE, 0), 0);
     pair_expect(p, DECODE, "down failed(peer)");
-    expect_pages(p, HLG_PAGE_QUARANTINED);
+    pair_expect_pages(p, HLG_PAGE_QUARANTINED);
     pair_run(p);
     pair_advance(p, 60 * HLG_NS_PER_S); /* time proves nothing */
     pair_expect(p, DECODE, "");
     pair_closed(p, DECODE, 0, 0);
     pair_expect(p, DECODE, "returned");
-    expect_pages(p, HLG_PAGE_FREE);
+    pair_expect_pages(p, HLG_PAGE_FREE);
     assert_int_equal(pair_submit(p, DECODE, &simple_ask, NULL), -HLG_EPEER);
     pair_close(p);
 }
@@ -711,12 +691,12 @@ static void pages_are_poisoned_when_the_domain_cannot_be_closed(void **state)
 
     (void)state;
     p->sides[DECODE].close_status = -HLG_EIO;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     assert_int_equal(pair_down(p, DECODE, 0), 0);
     pair_run(p);
     pair_expect(p, DECODE, "down failed(peer) poisoned");
-    expect_pages(p, HLG_PAGE_POISONED);
+    pair_expect_pages(p, HLG_PAGE_POISONED);
     pair_connect(p, DECODE, PREFILL, 0, 0);
     pair_run(p);
     pair_expect(p, DECODE, "up");
@@ -738,13 +718,13 @@ static void one_lost_source_poisons_although_the_other_fenced(void **state)
 
     (void)state;
     p->sides[DECODE].close_status = -HLG_EIO;
-    submit(p, &two_sources);
+    pair_submitted(p, &two_sources);
     pair_run(p);
     assert_int_equal(pair_down(p, DECODE, 1), 0);
     pair_run(p);
     pair_expect(p, PREFILL, "requested stopping(cancelled) fenced");
     pair_expect(p, DECODE, "down failed(peer) poisoned");
-    expect_pages(p, HLG_PAGE_POISONED);
+    pair_expect_pages(p, HLG_PAGE_POISONED);
     pair_close(p);
 }
 
@@ -756,7 +736,7 @@ static void a_failed_write_ends_the_session_instead_of_fencing(void **state)
     p->hold_landing = true;
     p->hold_done = true;
     p->sides[DECODE].hold_close = true;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     pair_serve(p, PREFILL, 1);
     pair_run(p);
@@ -766,7 +746,7 @@ static void a_failed_write_ends_the_session_instead_of_fencing(void **state)
     pair_expect(p, PREFILL, "requested stopping(peer) down fenced");
     assert_int_equal(p->sides[PREFILL].sent[HLG_MESSAGE_FENCED], 0);
     pair_expect(p, DECODE, "accepted failed(peer) down");
-    expect_pages(p, HLG_PAGE_QUARANTINED);
+    pair_expect_pages(p, HLG_PAGE_QUARANTINED);
     pair_closed(p, DECODE, 0, 0);
     pair_expect(p, DECODE, "returned");
     pair_close(p);
@@ -786,7 +766,7 @@ static void an_accept_of_another_count_fails_the_request(void **state)
     struct hlg_message message = answer(HLG_MESSAGE_ACCEPT, 1);
 
     (void)state;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     message.answer.pieces = PIECES + 1;
     assert_int_equal(pair_feed_message(p, DECODE, 0, &message), 0);
@@ -803,7 +783,7 @@ static void answers_of_others_change_nothing(void **state)
     struct pair *p = pair_two_sources(NULL, 0, 1);
 
     (void)state;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     for (uint32_t kind = HLG_MESSAGE_ACCEPT; kind <= HLG_MESSAGE_FAILED; kind++) {
         if (kind == HLG_MESSAGE_CANCEL) {
@@ -834,10 +814,10 @@ static void an_answer_to_an_unsent_request_proves_nothing(void **state)
     struct hlg_message message = answer(HLG_MESSAGE_FENCED, 1);
 
     (void)state;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     assert_int_equal(pair_feed_message(p, DECODE, 0, &message), 0);
     pair_expect(p, DECODE, "");
-    expect_pages(p, HLG_PAGE_OWNED);
+    pair_expect_pages(p, HLG_PAGE_OWNED);
     pair_close(p);
 }
 
@@ -851,7 +831,7 @@ static void any_reason_from_outside_is_one_of_ours(void **state)
             struct pair *p = pair_simple(NULL);
             struct hlg_message message =
                 answer(reject == 1 ? HLG_MESSAGE_REJECT : HLG_MESSAGE_FAILED, 1);
-            submit(p, &simple_ask);
+            pair_submitted(p, &simple_ask);
             pair_run(p);
             message.answer.reason = reasons[i];
             assert_int_equal(pair_feed_message(p, DECODE, 0, &message), 0);
@@ -868,7 +848,7 @@ static void answers_after_ready_change_nothing(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    hlg_handle request = submit(p, &simple_ask);
+    hlg_handle request = pair_submitted(p, &simple_ask);
     pair_run(p);
     pair_serve(p, PREFILL, 1);
     pair_run(p);
@@ -891,7 +871,7 @@ static void nothing_is_said_of_a_request_after_ready(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     p->hold_frames = true;
     pair_serve(p, PREFILL, 1);
@@ -930,7 +910,7 @@ static void the_pages_of_a_flush_are_those_of_the_submit(void **state)
     uint32_t pool = UINT32_MAX;
 
     (void)state;
-    const hlg_handle request = submit(p, &ask);
+    const hlg_handle request = pair_submitted(p, &ask);
     const uint32_t count = hlg_layout_pages(&p->sides[DECODE].config.layout, 0, TOKENS - 1);
     assert_true(hlg_decode_pages(d, request, 0, &pool, &pages));
     assert_int_equal(pool, 0);
@@ -942,7 +922,7 @@ static void the_pages_of_a_flush_are_those_of_the_submit(void **state)
     assert_false(hlg_decode_pages(d, request + 1, 0, &pool, &pages));            /* nobody's */
     assert_false(hlg_decode_pages(d, request + (1ull << 32), 0, &pool, &pages)); /* another use */
     assert_false(hlg_decode_pages(d, request | UINT32_MAX, 0, &pool, &pages));
-    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_run(p);
     assert_false(hlg_decode_pages(d, request, 0, &pool, &pages));
     pair_close(p);
@@ -953,7 +933,7 @@ static void ready_waits_for_the_flush(void **state)
     struct pair *p = open_flushing();
 
     (void)state;
-    hlg_handle request = submit(p, &simple_ask);
+    hlg_handle request = pair_submitted(p, &simple_ask);
     pair_run(p);
     assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSHED, request), 0); /* not asked */
     pair_serve(p, PREFILL, 1);
@@ -976,13 +956,13 @@ static void a_request_cancelled_while_flushing_is_not_ready_later(void **state)
         struct pair *p = open_flushing();
         hlg_handle requests[3];
         for (uint32_t i = 0; i < 3; i++) {
-            requests[i] = submit(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+            requests[i] = pair_submitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
         }
         pair_run(p);
         for (uint32_t i = 0; i < 3; i++) {
             assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(i, 0, 0), PIECES), 0);
         }
-        assert_int_equal(cancel(p, requests[which]), 0);
+        assert_int_equal(pair_cancel(p, DECODE, requests[which]), 0);
         p->sides[DECODE].hold_flush = false;
         pair_run(p);
         pair_expect(p, DECODE, "failed(cancelled) ready ready returned");
@@ -992,24 +972,36 @@ static void a_request_cancelled_while_flushing_is_not_ready_later(void **state)
     }
 }
 
-/* A flush may copy into the pages (a staged path does): until it is over they are not given back. */
+static int flushed(struct pair *p, hlg_handle request, bool well)
+{
+    p->sides[DECODE].flush = 0;
+    return pair_feed_request(p, DECODE, well ? HLG_EVENT_FLUSHED : HLG_EVENT_FLUSH_FAILED, request);
+}
+
+/* A flush may copy into the pages (a staged path does): until it is over they are not given back. One that failed
+ * says nothing of what is on its way to the device: another one must. */
 static void pages_of_a_cancelled_request_wait_for_its_flush(void **state)
 {
     (void)state;
     for (int failed = 0; failed < 2; failed++) {
         struct pair *p = open_flushing();
-        hlg_handle request = submit(p, &simple_ask);
+        hlg_handle request = pair_submitted(p, &simple_ask);
         pair_run(p);
         pair_serve(p, PREFILL, 1);
         pair_run(p);
         assert_int_equal(p->sides[DECODE].flush, request);
-        assert_int_equal(cancel(p, request), 0);
+        assert_false(p->sides[DECODE].flush_fences);
+        assert_int_equal(pair_cancel(p, DECODE, request), 0);
         pair_run(p);
         pair_expect(p, DECODE, "accepted failed(cancelled)");
-        assert_int_equal(pair_feed_request(p, DECODE,
-                                           failed ? HLG_EVENT_FLUSH_FAILED : HLG_EVENT_FLUSHED,
-                                           request),
-                         0);
+        assert_int_equal(flushed(p, request, failed == 0), 0);
+        pair_run(p);
+        if (failed != 0) {
+            pair_expect(p, DECODE, "");
+            assert_int_equal(p->sides[DECODE].flush, request);
+            assert_true(p->sides[DECODE].flush_fences);
+            assert_int_equal(flushed(p, request, true), 0);
+        }
         pair_expect(p, DECODE, "returned");
         pair_close(p);
     }
@@ -1017,19 +1009,88 @@ static void pages_of_a_cancelled_request_wait_for_its_flush(void **state)
 
 static void a_flush_that_fails_fails_the_request(void **state)
 {
-    struct pair *p = open_flushing();
+    (void)state;
+    for (int again = 0; again < 2; again++) {
+        struct pair *p = open_flushing();
+        hlg_handle request = pair_submitted(p, &simple_ask);
+        pair_run(p);
+        assert_int_equal(flushed(p, request, false), 0);
+        pair_serve(p, PREFILL, 1);
+        pair_run(p);
+        pair_expect(p, DECODE, "accepted");
+        assert_int_equal(flushed(p, request, false), 0);
+        pair_run(p);
+        pair_expect(p, DECODE, "failed(local)");
+        assert_int_equal(p->sides[DECODE].flush, request);
+        assert_true(p->sides[DECODE].flush_fences);
+        assert_int_equal(flushed(p, request, again == 0), 0);
+        pair_expect(p, DECODE, again == 0 ? "returned" : "poisoned");
+        pair_close(p);
+    }
+}
+
+enum flushed_end {
+    END_CANCELLED,
+    END_DOWN,
+    END_REJECTED,
+    END_UNSENT,
+    END_LOST,
+    END_COUNT
+};
+
+static void end_early(struct pair *p, hlg_handle request, enum flushed_end end)
+{
+    struct hlg_event reject = {.kind = HLG_EVENT_REJECT};
+
+    switch (end) {
+    case END_CANCELLED:
+    case END_UNSENT:
+        assert_int_equal(pair_cancel(p, DECODE, request), 0);
+        break;
+    case END_REJECTED:
+        reject.reject.request = pair_requested(p, PREFILL);
+        assert_int_equal(pair_feed(p, PREFILL, &reject), 0);
+        break;
+    case END_DOWN:
+    case END_LOST:
+        p->sides[DECODE].close_status = end == END_LOST ? -HLG_EIO : 0;
+        assert_int_equal(pair_down(p, DECODE, 0), 0);
+        break;
+    case END_COUNT:
+        fail();
+    }
+    pair_run(p);
+}
+
+/* What landed of a request that failed may be on its way to the device still, and reach it after the next owner's
+ * bytes: its pages come back after a flush that is asked for when nothing can land any more, whatever ended it. */
+static void pages_of_a_failed_request_are_flushed_before_they_return(void **state)
+{
+    static const char *const notices[END_COUNT] = {
+        "failed(cancelled)", "down failed(peer)", "failed(rejected) returned",
+        "failed(cancelled) returned", "down failed(peer) poisoned"};
 
     (void)state;
-    hlg_handle request = submit(p, &simple_ask);
-    pair_run(p);
-    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSH_FAILED, request), 0);
-    pair_serve(p, PREFILL, 1);
-    pair_run(p);
-    pair_expect(p, DECODE, "accepted");
-    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSH_FAILED, request), 0);
-    pair_run(p);
-    pair_expect(p, DECODE, "failed(local) returned");
-    pair_close(p);
+    for (uint32_t end = 0; end < END_COUNT; end++) {
+        struct pair *p = open_flushing();
+        const hlg_handle request = pair_submitted(p, &simple_ask);
+        if (end != END_UNSENT) {
+            pair_run(p);
+        }
+        end_early(p, request, (enum flushed_end)end);
+        pair_expect(p, DECODE, notices[end]);
+        if (end == END_CANCELLED || end == END_DOWN) {
+            assert_int_equal(p->sides[DECODE].flush, request);
+            assert_true(p->sides[DECODE].flush_fences);
+            pair_expect_pages(p, HLG_PAGE_QUARANTINED);
+            pair_advance(p, HLG_NS_PER_S); /* time proves nothing */
+            assert_int_equal(flushed(p, request, true), 0);
+            pair_expect(p, DECODE, "returned");
+            pair_expect_pages(p, HLG_PAGE_FREE);
+        }
+        assert_int_equal(flushed(p, request, true), -HLG_ESTALE);
+        pair_close(p);
+    }
 }
 
 static void a_flush_that_ends_after_the_cancel_is_nothing(void **state)
@@ -1037,13 +1098,13 @@ static void a_flush_that_ends_after_the_cancel_is_nothing(void **state)
     struct pair *p = open_flushing();
 
     (void)state;
-    hlg_handle request = submit(p, &simple_ask);
+    hlg_handle request = pair_submitted(p, &simple_ask);
     pair_run(p);
     pair_serve(p, PREFILL, 1);
     pair_run(p);
     assert_int_equal(p->sides[DECODE].flush, request);
     p->hold_frames = true;
-    assert_int_equal(cancel(p, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_FLUSHED, request), 0);
     pair_expect(p, DECODE, "accepted failed(cancelled)");
     p->hold_frames = false;
@@ -1062,7 +1123,7 @@ static void credit_goes_at_every_half_window(void **state)
     pair_config(&config);
     config.limits.window_pieces = 6;
     struct pair *p = pair_simple(&config);
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     for (uint32_t i = 1; i < PIECES; i++) {
         assert_int_equal(pair_feed_imm(p, DECODE, hlg_imm_make(0, 0, 0), 1), 0);
@@ -1083,7 +1144,7 @@ static void merged_pieces_are_credited_as_what_they_count(void **state)
     config.limits.window_pieces = 4;
     struct pair *p = pair_simple(&config);
     for (uint32_t i = 0; i < 4; i++) {
-        hlg_handle request = submit(p, &simple_ask);
+        hlg_handle request = pair_submitted(p, &simple_ask);
         pair_run(p);
         p->hold_landing = true;
         pair_serve(p, PREFILL, i + 1);
@@ -1125,12 +1186,12 @@ static void late_immediates_are_credited_to_their_own_peer(void **state)
     pair_config(&config);
     config.limits.window_pieces = 2;
     struct pair *p = pair_two_sources(&config, 0, 0);
-    hlg_handle request = submit(p, &ask);
+    hlg_handle request = pair_submitted(p, &ask);
     pair_run(p);
     p->hold_landing = true;
     pair_serve(p, OTHER, 1);
     pair_run(p);
-    assert_int_equal(cancel(p, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_run(p);
     pair_expect(p, DECODE, "accepted failed(cancelled) returned");
     p->hold_landing = false;
@@ -1139,7 +1200,7 @@ static void late_immediates_are_credited_to_their_own_peer(void **state)
     pair_expect(p, PREFILL, "");
     pair_expect(p, OTHER, "requested stopping(cancelled) fenced");
     /* The window is whole again: the next request needs all of it. */
-    submit(p, &ask);
+    pair_submitted(p, &ask);
     pair_run(p);
     pair_serve(p, OTHER, 2);
     pair_run(p);
@@ -1156,14 +1217,14 @@ static void a_limit_that_is_reached_is_answered_and_recovers(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < 4; i++) {
-        requests[i] = submit(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+        requests[i] = pair_submitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
     }
     struct pair_ask fifth = {.tokens = TOKENS, .page = 8};
     assert_int_equal(pair_submit(p, DECODE, &fifth, NULL), -HLG_ELIMIT);
     assert_int_equal(pair_page_state(p, DECODE, pair_page(8)), HLG_PAGE_FREE);
-    assert_int_equal(cancel(p, requests[2]), 0);
+    assert_int_equal(pair_cancel(p, DECODE, requests[2]), 0);
     pair_run(p);
-    submit(p, &fifth);
+    pair_submitted(p, &fifth);
     pair_run(p);
     pair_expect(p, PREFILL, "requested requested requested requested");
     pair_close(p);
@@ -1179,8 +1240,8 @@ static void poisoned_slots_leave_the_rest_to_work_with(void **state)
     config.limits.sources_max = 1; /* two slots in all */
     struct pair *p = pair_simple(&config);
     p->sides[DECODE].close_status = -HLG_EIO;
-    submit(p, &(struct pair_ask){.tokens = TOKENS});
-    submit(p, &(struct pair_ask){.tokens = TOKENS, .page = 2});
+    pair_submitted(p, &(struct pair_ask){.tokens = TOKENS});
+    pair_submitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2});
     pair_run(p);
     assert_int_equal(pair_down(p, DECODE, 0), 0);
     pair_run(p);
@@ -1189,7 +1250,7 @@ static void poisoned_slots_leave_the_rest_to_work_with(void **state)
     pair_run(p);
     struct pair_ask ask = {.tokens = TOKENS, .page = 8};
     assert_int_equal(pair_submit(p, DECODE, &ask, NULL), -HLG_ELIMIT); /* not a wait for ever */
-    submit(p, &(struct pair_ask){.tokens = 1});                        /* needs no slot */
+    pair_submitted(p, &(struct pair_ask){.tokens = 1});                /* needs no slot */
     pair_close(p);
 }
 
@@ -1225,7 +1286,7 @@ static void a_submit_that_does_not_fit_changes_nothing(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         struct hlg_event event = {.kind = HLG_EVENT_SUBMIT, .submit = cases[i].submit};
         struct hlg_event_submit *e = &event.submit;
@@ -1365,7 +1426,7 @@ static void a_source_that_has_nothing_to_send_is_not_waited_for(void **state)
             pair_connect(p, DECODE, PREFILL + rank, rank, 0);
         }
         pair_run(p);
-        submit(p, &ask);
+        pair_submitted(p, &ask);
         pair_run(p);
         uint32_t writer = p->sides[PREFILL].asked.pieces > 0 ? PREFILL : OTHER;
         assert_int_equal(p->sides[PREFILL].asked.pieces + p->sides[OTHER].asked.pieces, PIECES);
@@ -1397,7 +1458,7 @@ static void a_stage_without_layers_is_ready_at_once(void **state)
     pair_add(p, HLG_ROLE_PREFILL, &prefill);
     pair_connect(p, DECODE, PREFILL, 0, 0);
     pair_run(p);
-    submit(p, &simple_ask);
+    pair_submitted(p, &simple_ask);
     pair_run(p);
     pair_expect(p, DECODE, "up ready");
     pair_expect(p, PREFILL, "up");
@@ -1449,6 +1510,7 @@ int main(void)
         cmocka_unit_test(a_flush_that_ends_after_the_cancel_is_nothing),
         cmocka_unit_test(pages_of_a_cancelled_request_wait_for_its_flush),
         cmocka_unit_test(a_flush_that_fails_fails_the_request),
+        cmocka_unit_test(pages_of_a_failed_request_are_flushed_before_they_return),
         cmocka_unit_test(credit_goes_at_every_half_window),
         cmocka_unit_test(merged_pieces_are_credited_as_what_they_count),
         cmocka_unit_test(late_immediates_are_credited_to_their_own_peer),

@@ -210,6 +210,40 @@ static void an_abort_leaves_older_forwards_watched(void **state)
     duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
 }
 
+/* Two ranks that send one memory: it would have two addresses, and pages of one lane be the other's. */
+static void memory_is_imported_once(void **state)
+{
+    const struct hlg_memory_site site = {.kind = HLG_MEMORY_HOST};
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+    struct hlg_memory *memory[2];
+    struct hlg_fd_header header;
+    int fds[3];
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.layout.pools = 2;
+    assert_int_equal(
+        hlg_messenger_create(&config, &duo->prefill.messenger, duo->error, sizeof duo->error), 0);
+    for (uint32_t i = 0; i < 3; i++) { /* of the first one two descriptors */
+        if (i < 2) {
+            assert_int_equal(hlg_memory_create(&site, 4096, &memory[i], NULL, 0), 0);
+        }
+        fds[i] = hlg_memory_export(memory[i % 2], &header, NULL, 0);
+        assert_true(fds[i] >= 0);
+    }
+    struct hlg_messenger *m = duo->prefill.messenger;
+    assert_int_equal(hlg_messenger_region_import(m, 0, fds[0], &header), 0);
+    assert_int_equal(hlg_messenger_region_import(m, 1, fds[2], &header), -HLG_EINVAL);
+    assert_true(strstr(hlg_messenger_error(m), "imported already") != NULL);
+    assert_int_equal(hlg_messenger_region_import(m, 1, fds[1], &header), 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)close(fds[i]);
+    }
+    duo_close_side(&duo->prefill);
+    hlg_memory_release(memory[0]);
+    hlg_memory_release(memory[1]);
+}
+
 static uint64_t sleeps_of(const struct duo_side *side)
 {
     struct hlg_messenger_stats stats = {.size = sizeof stats};
@@ -996,6 +1030,7 @@ int main(void)
         DUO_TEST(a_prompt_reaches_the_engine_that_rejects_it),
         DUO_TEST(what_the_core_refuses_fails_and_returns),
         DUO_TEST(an_abort_leaves_older_forwards_watched),
+        EMPTY_TEST(memory_is_imported_once),
         EMPTY_TEST(the_core_thread_is_awake_while_a_layer_is_awaited),
         EMPTY_TEST(the_end_of_a_forward_leaves_other_pools_watched),
         DUO_TEST(a_refused_chunk_gives_the_request_up),

@@ -7,6 +7,7 @@
 
 #include <halage/places.h>
 #include <halage/pump.h>
+#include <halage/trace.h>
 #include <halage/transport/loop.h>
 #include <halage/wire.h>
 
@@ -30,6 +31,7 @@
 
 struct node {
     struct hlg_pump *pump;
+    struct hlg_trace *trace; /* NULL: none */
     enum hlg_role role;
     uint8_t *memory;
     uint64_t bytes;
@@ -46,6 +48,7 @@ struct node {
 struct world {
     struct hlg_loop *loop;
     struct node nodes[NODES];
+    struct hlg_flusher *flusher; /* of decode nodes opened from now on; memory is a device's */
 };
 
 static struct hlg_layout make_layout(void)
@@ -95,7 +98,8 @@ static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
     struct hlg_pump_config config = {.role = role,
                                      .fabric = hlg_loop_fabric(w->loop, index),
                                      .notice = take_notice,
-                                     .context = n};
+                                     .context = n,
+                                     .trace = n->trace};
     struct hlg_layout layout = make_layout();
     char error[256] = "";
 
@@ -122,6 +126,7 @@ static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
                                                    .node = index + 1,
                                                    .incarnation = 7,
                                                    .flush = true};
+        config.flusher = w->flusher;
     }
     int created = hlg_pump_create(&config, &n->pump, error, sizeof error);
     if (created != 0) {
@@ -138,18 +143,25 @@ static void node_open(struct world *w, uint32_t index, enum hlg_role role, uint3
     node_open_with(w, index, role, &limits);
 }
 
-static int world_setup(void **state)
+static struct world *world_make(bool acknowledged)
 {
     struct world *w = calloc(1, sizeof *w);
     struct hlg_loop_config config;
 
+    assert_non_null(w);
     hlg_loop_config_default(&config);
     config.nodes = NODES;
     config.seed = 11;
     config.message_bytes_max = MESSAGE_MAX;
     config.room_bytes = 2 * PROMPT_MAX; /* two prompts: more of them must wait */
+    config.acknowledged = acknowledged;
     assert_int_equal(hlg_loop_create(&config, &w->loop), 0);
-    *state = w;
+    return w;
+}
+
+static int world_setup(void **state)
+{
+    *state = world_make(false);
     return 0;
 }
 
@@ -833,6 +845,72 @@ static void limits_of_time_may_be_endless(void **state)
     assert_int_equal(count_notices(d, HLG_NOTICE_PEER_DOWN), 0);
 }
 
+/* A device that flushes at once. */
+static struct {
+    struct hlg_flusher flusher;
+    const struct node *node;
+    struct hlg_flushed done;
+    uint32_t finished;
+} device;
+
+static int device_span(struct hlg_flusher *flusher, void *base, uint64_t bytes)
+{
+    (void)flusher;
+    (void)base;
+    (void)bytes;
+    return 1;
+}
+
+static int device_finish(struct hlg_flusher *flusher, hlg_handle request)
+{
+    (void)flusher;
+    assert_int_equal(count_notices(device.node, HLG_NOTICE_RETURNED), 0);
+    device.done = (struct hlg_flushed){.request = request};
+    device.finished++;
+    return 1;
+}
+
+static int device_poll(struct hlg_flusher *flusher, struct hlg_flushed *done, uint32_t capacity)
+{
+    const int count = device.done.request != 0 && capacity > 0;
+
+    (void)flusher;
+    done[0] = device.done;
+    device.done.request = 0;
+    return count;
+}
+
+/* A device that NICs write to is flushed before the pages of a cancelled request return; one that is copied to has
+ * seen nothing of them, and is not copied to for it. */
+static void pages_of_a_cancelled_request_are_flushed_and_not_copied(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+
+    for (uint32_t copies = 0; copies < 2; copies++) {
+        memset(&device, 0, sizeof device);
+        device.node = d;
+        device.flusher = (struct hlg_flusher){
+            .span = copies ? device_span : NULL, .finish = device_finish, .poll = device_poll};
+        w->flusher = &device.flusher;
+        node_open(w, 0, HLG_ROLE_DECODE, 2);
+        node_open(w, 1, HLG_ROLE_PREFILL, 2);
+        join(w, 0, 1);
+        run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+        submit(d, 0, 30, 5, 0);
+        run_until(w, &w->nodes[1], HLG_NOTICE_REQUESTED, 1);
+        engine_event(d, &(struct hlg_event){.kind = HLG_EVENT_CANCEL,
+                                            .request = hlg_pump_submitted(d->pump)});
+        run_until(w, d, HLG_NOTICE_RETURNED, 1);
+        assert_int_equal(device.finished, copies ? 0 : 1);
+        for (uint32_t i = 0; i < 2; i++) {
+            hlg_pump_destroy(w->nodes[i].pump);
+            free(w->nodes[i].memory);
+            w->nodes[i] = (struct node){.pump = NULL};
+        }
+    }
+}
+
 /* A prefiller dies with writes under way: the decoder hears of it, and its pages come back. */
 static void a_dead_prefiller_gives_the_pages_back(void **state)
 {
@@ -944,6 +1022,36 @@ static void pieces_longer_than_the_fabric_takes_are_refused_at_create(void **sta
     free(memory);
 }
 
+/* What a machine believes hangs on what a completed write means (I1): the transport says so, and nobody else. */
+static void machines_know_whether_writes_are_placed_when_they_complete(void **state)
+{
+    static const enum hlg_role roles[] = {HLG_ROLE_PREFILL, HLG_ROLE_DECODE};
+
+    for (uint32_t acknowledged = 0; acknowledged < 2; acknowledged++) {
+        *state = world_make(acknowledged == 1);
+        struct world *w = *state;
+        for (uint32_t i = 0; i < 2; i++) {
+            struct hlg_trace *trace = NULL;
+            struct hlg_trace_log *log = NULL;
+            char error[256] = "";
+            size_t size = 0;
+            assert_int_equal(hlg_trace_create(NULL, &trace, error, sizeof error), 0);
+            w->nodes[i].trace = trace;
+            node_open(w, i, roles[i], 1);
+            hlg_pump_destroy(w->nodes[i].pump);
+            w->nodes[i].pump = NULL;
+            const uint8_t *bytes = hlg_trace_bytes(trace, &size);
+            assert_int_equal(hlg_trace_open(bytes, size, false, &log, error, sizeof error), 0);
+            const struct hlg_trace_head *head = hlg_trace_head(log);
+            const bool told = i == 0 ? head->prefill.acknowledged : head->decode.acknowledged;
+            assert_int_equal(told, acknowledged);
+            hlg_trace_close(log);
+            assert_int_equal(hlg_trace_destroy(trace), 0);
+        }
+        (void)world_teardown(state);
+    }
+}
+
 #define WORLD_TEST(test) cmocka_unit_test_setup_teardown(test, world_setup, world_teardown)
 
 int main(void)
@@ -960,10 +1068,12 @@ int main(void)
         WORLD_TEST(an_aborted_forward_stops_who_waits_for_its_cached_pages),
         WORLD_TEST(counters_alone_end_forwards),
         WORLD_TEST(limits_of_time_may_be_endless),
+        WORLD_TEST(pages_of_a_cancelled_request_are_flushed_and_not_copied),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(what_cannot_work_is_refused_at_create),
         cmocka_unit_test(pieces_longer_than_the_fabric_takes_are_refused_at_create),
         WORLD_TEST(all_layers_but_the_last_leave_early),
+        cmocka_unit_test(machines_know_whether_writes_are_placed_when_they_complete),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include <halage/transport/staged.h>
 
 #include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -33,6 +34,8 @@
 #define PREFILL    0
 #define DECODE     1
 #define CALLS_MAX  128
+/* How long a sentinel's read may take. */
+#define SENTINEL_NS (300 * HLG_NS_PER_MS)
 
 /* ---- Rank processes ---- */
 
@@ -325,13 +328,38 @@ static void expect_nothing_left(const struct fake_cuda_control *control)
     }
 }
 
+static void get_copies(struct hlg_staged *staged, struct hlg_copy_stats *stats)
+{
+    const struct hlg_fabric *fabric = hlg_staged_fabric(staged);
+
+    fabric->copies(fabric, stats);
+}
+
+/* Within 2 s: what a messenger shows is a little old. */
+static void expect_metric(struct hlg_messenger *m, const char *series, uint64_t value)
+{
+    static char text[65536];
+    char line[160];
+
+    (void)snprintf(line, sizeof line, "%s %llu\n", series, (unsigned long long)value);
+    for (int i = 0; i < 2000; i++) {
+        const int bytes = hlg_messenger_metrics(m, text, sizeof text);
+        assert_true(bytes > 0 && bytes < (int)sizeof text);
+        if (strstr(text, line) != NULL) {
+            return;
+        }
+        (void)poll(NULL, 0, 1);
+    }
+    fail_msg("no line %s", line);
+}
+
 /* ---- Tests ---- */
 
 static void pages_go_from_rank_to_rank(void **state)
 {
     struct fake_cuda_control control;
-    struct hlg_staged_stats out;
-    struct hlg_staged_stats in;
+    struct hlg_copy_stats out;
+    struct hlg_copy_stats in;
 
     (void)state;
     struct path *path = calloc(1, sizeof *path);
@@ -341,8 +369,8 @@ static void pages_go_from_rank_to_rank(void **state)
     assert_true(move(path, 100));
     /* READY was said a moment ago: the bytes are there, and no other page was touched. */
     assert_true(ask(DECODE, &(struct order){.what = 'v', .pages = PAGES, .target = 100}));
-    hlg_staged_stats(path->staged[PREFILL], &out);
-    hlg_staged_stats(path->staged[DECODE], &in);
+    get_copies(path->staged[PREFILL], &out);
+    get_copies(path->staged[DECODE], &in);
     const uint64_t bytes = DUO_LAYERS * 2 * PAGES * 512 + 256;
     assert_int_equal(out.bytes_out, bytes);
     assert_int_equal(in.bytes_in, bytes);
@@ -352,6 +380,12 @@ static void pages_go_from_rank_to_rank(void **state)
     assert_int_equal(out.pinned_bytes, 8u << 20);
     assert_true(strstr(path->said, "is sent through 8 slots of 1048576 bytes") != NULL);
     assert_true(strstr(path->said, "as much pinned host memory") != NULL);
+    expect_metric(path->duo.prefill.messenger,
+                  "halage_staged_bytes_total{side=\"prefill\",direction=\"out\"}", bytes);
+    expect_metric(path->duo.decode.messenger,
+                  "halage_staged_bytes_total{side=\"decode\",direction=\"in\"}", bytes);
+    expect_metric(path->duo.decode.messenger, "halage_staged_pinned_bytes{side=\"decode\"}",
+                  path->duo.decode.bytes);
     close_path(path);
     assert_true(ask(PREFILL, &(struct order){.what = 'v'}));
     fake_cuda_control(&control);
@@ -428,6 +462,7 @@ static void regions_that_overlap_are_refused(void **state)
 
 /* Stands for one: the double's memory can be read by the CPU here, and is registered as the host's. */
 static struct hlg_fabric direct;
+static bool without_sentinel;
 static const struct hlg_transport_ops *real;
 static struct hlg_transport_ops shim;
 
@@ -456,12 +491,77 @@ static void direct_query(const struct hlg_fabric *fabric, struct hlg_transport_c
     (void)fabric;
     fabrics[DECODE]->query(fabrics[DECODE], caps);
     caps->device_memory = true;
+    caps->stall_ns = SENTINEL_NS;
 }
 
 static hlg_time direct_now(struct hlg_fabric *fabric)
 {
     (void)fabric;
     return fabrics[DECODE]->now(fabrics[DECODE]);
+}
+
+/* Reads of the real one, and what becomes of the next: it is over, at once or after some polls; it fails; it never ends,
+ * until the sentinel is opened anew. */
+enum fate {
+    FATE_GOOD,
+    FATE_LATE,
+    FATE_FAILS,
+    FATE_NEVER
+};
+
+static struct {
+    struct hlg_sentinel sentinel;
+    struct hlg_sentinel *real;
+    enum fate fate; /* of the next */
+    enum fate now;
+    uint32_t polls;
+    uint32_t begun;
+    uint32_t over;
+} sentinel;
+
+static int sentinel_read(struct hlg_sentinel *s)
+{
+    (void)s;
+    const int rc = sentinel.real->ops->read(sentinel.real);
+    if (rc > 0) {
+        sentinel.begun++;
+        sentinel.polls = 0;
+        sentinel.now = sentinel.fate;
+        sentinel.fate = FATE_GOOD;
+    }
+    return rc;
+}
+
+static int sentinel_poll(struct hlg_sentinel *s)
+{
+    (void)s;
+    sentinel.polls++;
+    if (sentinel.now == FATE_NEVER || (sentinel.now == FATE_LATE && sentinel.polls < 20)) {
+        return 0;
+    }
+    const int rc = sentinel.now == FATE_FAILS ? -HLG_EIO : sentinel.real->ops->poll(sentinel.real);
+    sentinel.over += rc > 0;
+    return rc;
+}
+
+static void sentinel_free(struct hlg_sentinel *s)
+{
+    (void)s;
+    sentinel.real->ops->free(sentinel.real);
+    sentinel.fate = FATE_GOOD;
+}
+
+static int direct_sentinel(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
+                           const struct hlg_mem_region *region, struct hlg_sentinel **out)
+{
+    static const struct hlg_sentinel_ops ops = {
+        .read = sentinel_read, .poll = sentinel_poll, .free = sentinel_free};
+
+    (void)fabric;
+    sentinel.sentinel.ops = &ops;
+    *out = &sentinel.sentinel;
+    return fabrics[DECODE]->sentinel_open(
+        fabrics[DECODE], lane, rail, &HLG_MEM_HOST(region->base, region->bytes), &sentinel.real);
 }
 
 /* The decode side over that fabric, with a policy. */
@@ -475,6 +575,7 @@ static int open_direct(struct path *path, uint32_t policy)
     fabrics[DECODE] = path->duo.decode.fabric;
     direct = (struct hlg_fabric){
         .open = direct_open, .query = direct_query, .now = direct_now, .rails = 1};
+    direct.sentinel_open = without_sentinel ? NULL : direct_sentinel;
     config.fabric = &direct;
     config.flush = policy;
     config.log_level = HLG_LOG_FATAL;
@@ -491,7 +592,7 @@ static void what_nics_wrote_is_flushed_once_a_request(void **state)
     } cases[] = {{HLG_FLUSH_AUTO, 1, false},
                  {HLG_FLUSH_CUDA, 1, false},
                  {HLG_FLUSH_NONE, 0, false},
-                 {HLG_FLUSH_AUTO, 1, true}};
+                 {HLG_FLUSH_AUTO, 2, true}}; /* once more, to give the pages back */
     struct fake_cuda_control control;
 
     (void)state;
@@ -512,15 +613,70 @@ static void what_nics_wrote_is_flushed_once_a_request(void **state)
     }
 }
 
+/* Policy READ: pages are handed over when a read that began after they had landed is over, on a real provider;
+ * if it fails or does not come back, so does the request, and its pages return when another one is over. */
+static void what_nics_wrote_is_read_back_before_it_is_handed_over(void **state)
+{
+    static const enum fate fates[] = {FATE_GOOD, FATE_LATE, FATE_FAILS, FATE_NEVER};
+    struct fake_cuda_control control;
+
+    (void)state;
+    fake_cuda_control(&control);
+    const int flushes = fake_cuda_made(&control, "cuFlushGPUDirectRDMAWrites");
+    for (size_t i = 0; i < sizeof fates / sizeof fates[0]; i++) {
+        struct path *path = calloc(1, sizeof *path);
+        assert_int_equal(open_side(path, PREFILL, true), 0);
+        memset(&sentinel, 0, sizeof sentinel);
+        if (open_direct(path, HLG_FLUSH_READ) != 0) {
+            fail_msg("%s", path->duo.error);
+        }
+        assert_int_equal(sentinel.over, 1); /* on trial */
+        sentinel.fate = fates[i];
+        const bool good = fates[i] == FATE_GOOD || fates[i] == FATE_LATE;
+        const hlg_time begun = direct_now(&direct);
+        assert_true(move(path, 20) == good);
+        assert_int_equal(sentinel.begun, good ? 2 : 3);
+        assert_int_equal(sentinel.over, 2);
+        assert_true(fates[i] != FATE_LATE || sentinel.polls >= 20);
+        if (fates[i] == FATE_NEVER) {
+            assert_true(direct_now(&direct) - begun >= SENTINEL_NS);
+        }
+        if (!good) {
+            assert_int_equal(duo_last(&path->duo.decode, HLG_NOTICE_FAILED)->reason,
+                             HLG_REASON_LOCAL);
+        }
+        assert_int_equal(fake_cuda_made(&control, "cuFlushGPUDirectRDMAWrites"), flushes);
+        assert_true(ask(DECODE, &(struct order){.what = 'v', .pages = PAGES, .target = 20}));
+        close_path(path);
+        assert_true(ask(PREFILL, &(struct order){.what = 'v'}));
+        expect_nothing_left(&control);
+    }
+}
+
+static void a_fabric_that_cannot_read_back_refuses_the_policy(void **state)
+{
+    struct path *path = calloc(1, sizeof *path);
+
+    (void)state;
+    without_sentinel = true;
+    assert_int_equal(open_direct(path, HLG_FLUSH_READ), -HLG_EUNSUPPORTED);
+    assert_true(strstr(path->duo.error, "cannot read its own memory back") != NULL);
+    assert_int_equal(open_direct(path, HLG_FLUSH_READ + 1), -HLG_EINVAL);
+    assert_true(strstr(path->duo.error, "is no policy of enum hlg_flush_policy") != NULL);
+    without_sentinel = false;
+    close_path(path);
+}
+
 /* ---- Each call fails ---- */
 
 /* Failing, they do what they are for. */
 static bool is_harmless(const char *call)
 {
-    static const char *const harmless[] = {
-        "cuMemRelease",    "cuMemUnmap",     "cuMemAddressFree", "cuDevicePrimaryCtxRelease",
-        "cuStreamDestroy", "cuEventDestroy", "cuMemFreeHost",    "cuCtxPopCurrent",
-        "cuGetErrorName"};
+    static const char *const harmless[] = {"cuMemRelease",     "cuMemUnmap",
+                                           "cuMemAddressFree", "cuDevicePrimaryCtxRelease",
+                                           "cuStreamDestroy",  "cuEventDestroy",
+                                           "cuMemFreeHost",    "cuCtxPopCurrent",
+                                           "cuGetErrorName",   "cuMemGetHandleForAddressRange"};
 
     for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++) {
         if (strcmp(call, harmless[i]) == 0) {
@@ -625,6 +781,8 @@ int main(void)
 
     const struct CMUnitTest readable[] = {
         cmocka_unit_test(what_nics_wrote_is_flushed_once_a_request),
+        cmocka_unit_test(what_nics_wrote_is_read_back_before_it_is_handed_over),
+        cmocka_unit_test(a_fabric_that_cannot_read_back_refuses_the_policy),
     };
 
     return getenv("FAKE_CUDA_READABLE") != NULL

@@ -15,14 +15,7 @@
 
 #define TOKENS 9u /* 8 to prefill: two pages of four */
 
-static hlg_handle submit(struct pair *p)
-{
-    hlg_handle request = 0;
-
-    assert_int_equal(
-        pair_submit(p, DECODE, &(struct pair_ask){.tokens = TOKENS, .peers = {0}}, &request), 0);
-    return request;
-}
+static const struct pair_ask ask = {.tokens = TOKENS};
 
 /* Fails unless the side noted exactly these steps, each once, and no other step. */
 static void expect_steps(const struct pair *p, uint32_t side, const uint32_t *steps, size_t count)
@@ -50,7 +43,7 @@ static void a_request_that_goes_well_is_noted_step_by_step(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    submit(p);
+    pair_submitted(p, &ask);
     EXPECT_STEPS(p, DECODE, HLG_NOTE_STEP_GREETED); /* and no more */
     pair_run(p);
     EXPECT_STEPS(p, DECODE, HLG_NOTE_STEP_REQUEST_SENT);
@@ -71,13 +64,13 @@ static void a_cancelled_request_is_noted_until_its_pages_return(void **state)
     struct pair *p = pair_simple(NULL);
 
     (void)state;
-    hlg_handle request = submit(p);
+    hlg_handle request = pair_submitted(p, &ask);
     pair_run(p);
     p->hold_done = true;
     pair_serve(p, PREFILL, 1);
     p->hold_landing = true;
     pair_run(p);
-    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     pair_run(p);
     EXPECT_STEPS(p, DECODE, HLG_NOTE_STEP_REQUEST_SENT, HLG_NOTE_STEP_ACCEPTED,
                  HLG_NOTE_STEP_CANCEL_SENT);
@@ -101,10 +94,10 @@ static void only_what_was_sent_is_noted_as_sent(void **state)
 
     (void)state;
     p->sides[DECODE].ends[0].refuse_count = 1;
-    hlg_handle request = submit(p);
+    hlg_handle request = pair_submitted(p, &ask);
     pair_run(p);
     EXPECT_STEPS(p, DECODE, HLG_NOTE_STEP_GREETED); /* and no more */
-    assert_int_equal(pair_feed_request(p, DECODE, HLG_EVENT_CANCEL, request), 0);
+    assert_int_equal(pair_cancel(p, DECODE, request), 0);
     assert_int_equal(
         pair_feed(p, DECODE, &(struct hlg_event){.kind = HLG_EVENT_SEND_ROOM, .peer = {.peer = 0}}),
         0);

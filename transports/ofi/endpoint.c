@@ -20,6 +20,9 @@
 /* Ports that an endpoint tries from the one that was asked for on. */
 #define PORTS_MAX 1024u
 
+/* Longest write, if the device takes no less: efa ends the process on about 1 GB with an immediate. */
+#define PIECE_BYTES_MAX (512ull << 20)
+
 /* Fewest immediates that a completion queue must have room for. */
 #define CQ_DEPTH_MIN 64u
 
@@ -147,14 +150,14 @@ static uint64_t draw_key(const struct fi_info *info)
  * (libfabric 1.20), else by its address, which needs a peer-memory module in the kernel. The device is
  * named, or the provider would ask CUDA for it.
  */
-static int register_gpu(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
-                        struct fid_mr **mr)
+static int register_gpu(struct ofi_endpoint *e, const struct hlg_mem_region *region,
+                        uint64_t access, uint64_t key, struct fid_mr **mr)
 {
     const struct iovec range = {.iov_base = region->base, .iov_len = (size_t)region->bytes};
     struct fi_mr_attr attr = {
         .mr_iov = &range,
         .iov_count = 1,
-        .access = FI_WRITE | FI_REMOTE_WRITE,
+        .access = access,
         .requested_key = key,
         .iface = FI_HMEM_CUDA,
         .device = {.cuda = region->device},
@@ -179,15 +182,14 @@ static int register_gpu(struct ofi_endpoint *e, const struct hlg_mem_region *reg
     return fi_mr_regattr(e->domain, &attr, 0, mr);
 }
 
-static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t key,
-                         struct fid_mr **mr)
+static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *region,
+                         uint64_t access, uint64_t key, struct fid_mr **mr)
 {
     struct fid_mr *made = NULL;
 
-    int rc = region->kind == HLG_MEMORY_CUDA
-                 ? register_gpu(e, region, key, &made)
-                 : fi_mr_reg(e->domain, region->base, region->bytes, FI_WRITE | FI_REMOTE_WRITE, 0,
-                             key, 0, &made, NULL);
+    int rc = region->kind == HLG_MEMORY_CUDA ? register_gpu(e, region, access, key, &made)
+                                             : fi_mr_reg(e->domain, region->base, region->bytes,
+                                                         access, 0, key, 0, &made, NULL);
     if (rc != 0) {
         return rc;
     }
@@ -205,10 +207,9 @@ static int register_once(struct ofi_endpoint *e, const struct hlg_mem_region *re
     return 0;
 }
 
-static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_region *region,
-                                 hlg_mem *mem)
+int ofi_mem_register(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t access,
+                     hlg_mem *mem)
 {
-    struct ofi_endpoint *e = ofi_endpoint_of(t);
     struct fid_mr *mr = NULL;
     uint32_t slot = 0;
     int rc = -FI_ENOKEY;
@@ -233,7 +234,7 @@ static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_r
         return -HLG_ELIMIT;
     }
     for (int i = 0; i < KEY_TRIES && rc == -FI_ENOKEY; i++) {
-        rc = register_once(e, region, draw_key(e->info), &mr);
+        rc = register_once(e, region, access, draw_key(e->info), &mr);
     }
     if (rc != 0) {
         ofi_log(
@@ -249,6 +250,13 @@ static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_r
         .mr = mr, .base = region->base, .bytes = region->bytes, .key = fi_mr_key(mr)};
     *mem = slot;
     return 0;
+}
+
+/* Peers may write what is registered so, and never read it: it may be another request's. */
+static int endpoint_mem_register(struct hlg_transport *t, const struct hlg_mem_region *region,
+                                 hlg_mem *mem)
+{
+    return ofi_mem_register(ofi_endpoint_of(t), region, FI_WRITE | FI_REMOTE_WRITE, mem);
 }
 
 static int endpoint_mem_export(struct hlg_transport *t, hlg_mem mem, struct hlg_mem_export *out)
@@ -416,9 +424,14 @@ static int open_cq(struct ofi_endpoint *e)
             return 0;
         }
     }
-    e->remedy = trial ? NULL
-                      : "the queue of the fabric's first endpoint could be had, and windows are as "
-                        "large: lower cq_depth, or raise the limit of locked memory";
+    if (!trial) {
+        e->remedy = "the queue of the fabric's first endpoint could be had, and windows are as "
+                    "large: lower cq_depth, or raise the limit of locked memory";
+    } else if (rc != -FI_ENOMEM) {
+        e->remedy =
+            "a queue must hold 64 immediates beside pieces_max writes: lower pieces_max, or use "
+            "another device";
+    }
     return rc;
 }
 
@@ -563,10 +576,10 @@ static void fill_caps(struct ofi_endpoint *e)
     caps->domains_max = e->owner->provider->domains_max;
     caps->pieces_max = tx < config->pieces_max ? hlg_u32(tx) : config->pieces_max;
     caps->cq_depth = config->cq_depth;
-    caps->piece_bytes_max = hlg_min_u64(message, e->owner->provider->piece_bytes_max);
-    caps->merge_bytes_max =
-        config->unmerged ? 0
-                         : hlg_min_u64(e->owner->provider->merge_bytes_max, caps->piece_bytes_max);
+    caps->piece_bytes_max = hlg_min_u64(message, PIECE_BYTES_MAX);
+    caps->merge_bytes_max = config->unmerged ? 0
+                                             : hlg_min_u64(ofi_provider_merges(e->owner->provider),
+                                                           caps->piece_bytes_max);
     caps->placed = e->owner->provider->placed;
     caps->stall_ns = config->stall_ns;
     caps->device_memory = (e->info->caps & FI_HMEM) != 0;
@@ -589,6 +602,30 @@ static bool allocate(struct ofi_endpoint *e)
         e->free = &e->pieces[i - 1];
     }
     return true;
+}
+
+/* What can be done about an error while an endpoint is opened; NULL: that is not known. */
+static const char *remedy_of(const struct ofi_endpoint *e, int rc)
+{
+    if (e->remedy != NULL) {
+        return e->remedy;
+    }
+    switch (-rc) {
+    case FI_EADDRNOTAVAIL:
+        return "give an address that this host has";
+    case FI_EADDRINUSE:
+        return "choose another first port, or any";
+    case FI_ENOMEM:
+    case FI_ENOSPC:
+        return "raise the limit of locked memory (ulimit -l), or lower cq_depth and pieces_max";
+    case FI_EMFILE:
+        return "raise the limit of open files (ulimit -n)";
+    case FI_EACCES:
+    case FI_EPERM:
+        return "give this process the device's files in /dev/infiniband, and the right to use them";
+    default:
+        return NULL;
+    }
 }
 
 int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info, uint32_t port,
@@ -615,14 +652,16 @@ int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info
     }
     failed = open_fids_at(e, port, &rc);
     if (failed != NULL) {
+        const char *remedy = remedy_of(e, rc);
         (void)snprintf(error, error_bytes, "provider %s: %s: %s%s%s", owner->provider->name, failed,
-                       fi_strerror(-rc), e->remedy != NULL ? ": " : "",
-                       e->remedy != NULL ? e->remedy : "");
+                       fi_strerror(-rc), remedy != NULL ? ": " : "", remedy != NULL ? remedy : "");
         rc = -HLG_EIO;
         goto fail;
     }
     if (!open_descriptors(e)) {
-        (void)snprintf(error, error_bytes, "no descriptors left for an endpoint");
+        (void)snprintf(error, error_bytes,
+                       "no descriptors left for an endpoint: raise the limit of open files "
+                       "(ulimit -n)");
         rc = -HLG_EIO;
         goto fail;
     }

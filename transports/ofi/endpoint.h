@@ -57,12 +57,6 @@ struct ofi_mem {
     uint64_t key;
 };
 
-/* How many more reads of the completion queue have been worth while lately; see progress.c. */
-struct ofi_patience {
-    uint32_t reads;
-    uint32_t refused; /* times that none was allowed */
-};
-
 #define OFI_STASH 64u
 
 struct ofi_fabric {
@@ -98,8 +92,6 @@ struct ofi_endpoint {
     size_t pieces_bytes;
     struct ofi_piece *free; /* first of the free ones, NULL */
     uint32_t outstanding;
-    struct ofi_patience poll_patience;
-    struct ofi_patience write_patience;
     struct hlg_transport_event *stash; /* [OFI_STASH] what write has reaped, for the next poll */
     uint32_t stashed;
     uint32_t drain_next; /* after close: first piece not yet reported */
@@ -118,6 +110,18 @@ static inline struct ofi_endpoint *ofi_endpoint_of(struct hlg_transport *t)
  * `error` which step failed and why. */
 int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info, uint32_t port,
                       struct ofi_endpoint **out, char *error, size_t error_bytes);
+
+/* Register memory for what `access` says, FI_WRITE and the like; endpoint's close releases it. */
+int ofi_mem_register(struct ofi_endpoint *e, const struct hlg_mem_region *region, uint64_t access,
+                     hlg_mem *mem);
+
+/* fabric.c: an endpoint on the device of a lane's rail. Says in the log why it cannot be had. */
+int ofi_fabric_open(const struct ofi_fabric *f, uint32_t lane, uint32_t rail,
+                    struct ofi_endpoint **out);
+
+/* sentinel.c */
+int ofi_sentinel_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
+                      const struct hlg_mem_region *region, struct hlg_sentinel **out);
 
 __attribute__((format(printf, 2, 3))) void ofi_log(const struct ofi_fabric *owner,
                                                    const char *format, ...);

@@ -16,16 +16,6 @@
 /* Completions that one poll takes at most, and reads that it makes. */
 #define POLL_ENTRIES (POLL_READS * BATCH)
 
-/*
- * Patience. shm of 1.17 takes one write of up to 4 KiB to a peer at a time, so that pages go at the pace at which
- * both sides look: there a few reads more, on the spot, are far cheaper than a round of the whole program. With
- * other providers a read more is a call of the system for nothing. Which it is, is learned: reads that
- * found something allow more of them, reads that did not allow fewer, and where none is allowed some are
- * tried every PATIENCE_TRY-th time.
- */
-#define PATIENCE_MAX   64u
-#define PATIENCE_FIRST 16u
-#define PATIENCE_TRY   256u
 /* Events looked back over for one to add to. Reports may come in parts, so a miss does no harm. */
 #define MERGE_SPAN 32u
 
@@ -40,20 +30,6 @@ hlg_time ofi_now(struct hlg_transport *t)
     (void)t;
     HLG_ASSERT(clock_gettime(CLOCK_MONOTONIC, &now) == 0);
     return (hlg_time)now.tv_sec * HLG_NS_PER_S + (hlg_time)now.tv_nsec;
-}
-
-static uint32_t patience_allows(struct ofi_patience *p)
-{
-    if (p->reads > 0) {
-        return p->reads;
-    }
-    return ++p->refused % PATIENCE_TRY == 0 ? PATIENCE_FIRST : 0;
-}
-
-static void patience_learn(struct ofi_patience *p, bool found)
-{
-    p->reads =
-        found ? hlg_min_u32(p->reads + PATIENCE_FIRST, PATIENCE_MAX) : p->reads / 2; /* floor */
 }
 
 /* ---- writing -------------------------------------------------------------------------------- */
@@ -542,9 +518,9 @@ int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32
 {
     struct ofi_endpoint *e = ofi_endpoint_of(t);
     struct output out = {.events = events, .capacity = hlg_min_u32(capacity, INT32_MAX)};
+    const uint32_t patience = e->owner->provider->patience;
     uint32_t taken = 0;
     uint32_t empty = 0; /* reads since something came */
-    uint32_t allowed = 0;
 
     report_stash(e, &out);
     if (e->closed) {
@@ -556,47 +532,38 @@ int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32
         const ssize_t count = reap(e, wanted, &out);
         if (count > 0) {
             taken += (uint32_t)count;
-            if (empty > 0) {
-                patience_learn(&e->poll_patience, true);
-            }
-            if (count < (ssize_t)wanted && allowed == 0) {
-                allowed = patience_allows(&e->poll_patience);
-                if (allowed == 0) {
-                    break;
-                }
-            }
             empty = 0;
-        } else if (taken == 0 || ++empty > allowed) {
+            if (count < (ssize_t)wanted && patience == 0) {
+                break; /* one more read is a call of the system for nothing */
+            }
+        } else if (taken == 0 || ++empty > patience) {
             break;
         }
-    }
-    if (empty > allowed && allowed > 0) {
-        patience_learn(&e->poll_patience, false);
     }
     return (int)out.filled;
 }
 
-/* A write of ours was refused though there is room in our window: wait for a completion on the spot, if that is
- * worth while. Returns whether one came, and the peer is not lost; what was reaped is for the next poll. */
-static bool await_room(struct ofi_endpoint *e, struct ofi_peer *peer)
+/*
+ * A write of ours was refused though there is room in our window. shm of libfabric 1.17 takes one write of up to 4 KiB
+ * to a peer at a time, so that pages go at the pace at which both sides look: there a few reads on the spot are far
+ * cheaper than a round of the whole program. What is reaped is for the next poll. Returns whether a completion came.
+ */
+static bool await_room(struct ofi_endpoint *e, const struct ofi_peer *peer)
 {
     struct output out = {.events = e->stash, .capacity = OFI_STASH, .filled = e->stashed};
     const uint32_t before = peer->outstanding;
-    uint32_t left = before > 0 ? patience_allows(&e->write_patience) : 0;
+    uint32_t left = before > 0 ? e->owner->provider->patience : 0;
 
-    if (left == 0) {
-        return false;
-    }
-    while (left > 0 && peer->outstanding == before && out.capacity - out.filled > BATCH) {
+    /* Else a read could find the peer lost, and what is posted to it next is posted to nobody. */
+    HLG_ASSERT(left == 0 || !e->owner->provider->nameless_errors);
+    for (; left > 0 && peer->outstanding == before && out.capacity - out.filled > BATCH; left--) {
         const ssize_t count = reap(e, BATCH, &out);
-        left--;
         if (count < 0 && count != -FI_EAGAIN) {
             break;
         }
     }
     e->stashed = out.filled;
-    patience_learn(&e->write_patience, peer->outstanding != before);
-    return peer->outstanding != before && !peer->down;
+    return peer->outstanding != before;
 }
 
 int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
@@ -620,9 +587,6 @@ int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
     if (begin > w->piece_begin) {
         peer->refused_first = HLG_TIME_NEVER;
         return (int64_t)(begin - w->piece_begin);
-    }
-    if (peer->down) {
-        return -HLG_EPEER; /* so await_room found */
     }
     if (rc == -FI_EFAULT) {
         return -HLG_EINVAL;

@@ -28,12 +28,22 @@ static void cargo_give(struct staged_endpoint *e, struct cargo *c)
         struct staged_peer *peer = &e->peers[c->write.peer];
         HLG_ASSERT(peer->slots > 0);
         peer->slots--;
-        c->gpu->next_free[c->slot] = c->gpu->first_free;
-        c->gpu->first_free = c->slot;
+        staged_slot_give(c->gpu, c->slot);
     }
     c->state = CARGO_FREE;
     c->next = e->cargo_free;
     e->cargo_free = (uint32_t)(c - e->cargos);
+}
+
+/* It is wholly taken. What failed below may be read out of its slot even now, as only a closed endpoint denies: so
+ * that slot goes into no other cargo, or its bytes would go where these were meant to. */
+static void cargo_over(struct staged_endpoint *e, struct cargo *c)
+{
+    const bool stranded = c->failed && c->gpu != NULL;
+
+    if (c->state == CARGO_POSTED && c->outstanding == 0 && !stranded) {
+        cargo_give(e, c);
+    }
 }
 
 static void wait_append(struct staged_endpoint *e, struct cargo *c)
@@ -162,22 +172,23 @@ static int64_t load(struct staged_endpoint *e, const struct staged_mem *mem,
 {
     struct staged_gpu *gpu = mem->gpu;
     struct hlg_staged *s = e->staged;
-    const uint32_t each_max =
-        hlg_max_u32(1, s->config.slots / 4); /* one dead peer stops no other */
     const uint32_t fitting = pieces_of_slot(e, mem, w, index);
     const uint32_t count = hlg_min_u32(fitting, room_for(e, w->peer));
 
     if (fitting == 0) {
         return -HLG_EINVAL;
     }
-    if (count == 0 || gpu->first_free == HLG_NONE || e->cargo_free == HLG_NONE ||
-        e->peers[w->peer].slots >= each_max) {
-        s->stats.ring_full += index == w->piece_begin;
+    /* All endpoints of a GPU share its ring, and a node that died may be a peer of many: none gets more than a fifth of
+       what the others left it, so that there is a slot for the next (Choudhury and Hahne, "Dynamic queue length
+       thresholds for shared-memory packet switches", 1998). */
+    if (count == 0 || e->cargo_free == HLG_NONE || e->peers[w->peer].slots * 4 >= gpu->free_count) {
+        s->stats.waits += index == w->piece_begin;
         return 0;
     }
-    const uint32_t slot = gpu->first_free;
+    const uint32_t slot = staged_slot_take(gpu);
     const int code = fill_slot(e, gpu, w, index, count, slot);
     if (code != 0) {
+        staged_slot_give(gpu, slot);
         return code;
     }
     const uint32_t first_page = index / w->count;
@@ -197,7 +208,6 @@ static int64_t load(struct staged_endpoint *e, const struct staged_mem *mem,
     c->state = CARGO_COPYING;
     c->gpu = gpu;
     c->slot = slot;
-    gpu->first_free = gpu->next_free[slot];
     e->peers[w->peer].slots++;
     pieces_begin(e, w->peer, count);
     wait_append(e, c);
@@ -254,7 +264,7 @@ static void note_refusal(struct staged_endpoint *e, uint32_t number)
     struct staged_peer *peer = &e->peers[number];
     const hlg_time time = e->below->ops->now(e->below);
 
-    if (peer->pieces == 0) {
+    if (peer->pieces == 0 && peer->slots == 0) {
         return; /* all is full of others' */
     }
     if (peer->refused_first == HLG_TIME_NEVER || time - peer->refused_last > stall_ns) {
@@ -401,9 +411,7 @@ static void advance(struct staged_endpoint *e, struct output *out)
         e->wait_last = e->wait_last == i ? before : e->wait_last;
         c->state = CARGO_POSTED;
         wait_over(e, c);
-        if (c->outstanding == 0) {
-            cargo_give(e, c);
-        }
+        cargo_over(e, c);
     }
 }
 
@@ -424,10 +432,9 @@ static bool translate(struct staged_endpoint *e, struct hlg_transport_event *eve
     HLG_ASSERT(c->state != CARGO_FREE && pieces <= c->outstanding);
     event->done.op = c->op;
     c->outstanding -= pieces;
+    c->failed = c->failed || event->done.failed > 0;
     pieces_end(e, c->write.peer, pieces);
-    if (c->state == CARGO_POSTED && c->outstanding == 0) {
-        cargo_give(e, c);
-    }
+    cargo_over(e, c);
     return true;
 }
 

@@ -185,7 +185,9 @@ static int close_endpoint(struct hlg_transport *t)
     cargo_doom(e, -HLG_ECANCELED);
     cargo_settle(e); /* from now on nothing of ours is read */
     e->closed = true;
-    return e->below->ops->close(e->below);
+    const int code = e->below->ops->close(e->below);
+    e->unclosed = code != 0;
+    return code;
 }
 
 static void give_memory(struct staged_endpoint *e)
@@ -204,9 +206,8 @@ static void free_endpoint(struct hlg_transport *t)
     e->below->ops->free(e->below); /* only now do its slots hold nothing that anybody reads */
     for (uint32_t i = 0; i < STAGED_CARGOS_MAX; i++) {
         const struct cargo *c = &e->cargos[i];
-        if (c->state != CARGO_FREE && c->gpu != NULL) {
-            c->gpu->next_free[c->slot] = c->gpu->first_free;
-            c->gpu->first_free = c->slot;
+        if (c->state != CARGO_FREE && c->gpu != NULL && !e->unclosed) {
+            staged_slot_give(c->gpu, c->slot);
         }
     }
     give_memory(e);

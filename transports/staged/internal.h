@@ -23,7 +23,8 @@ struct staged_gpu {
     uint8_t *ring;
     uint32_t *next_free; /* [slots] */
     uint32_t first_free; /* HLG_NONE: none */
-    bool told;           /* in the log, that copies fail */
+    uint32_t free_count;
+    bool told; /* in the log, that copies fail */
 };
 
 /* Host memory that peers write to in place of a region of a GPU. */
@@ -54,7 +55,7 @@ struct hlg_staged {
     uint32_t flush_first;
     uint32_t flush_count;
     struct staged_flush telling; /* the request whose runs are told now */
-    struct hlg_staged_stats stats;
+    struct hlg_copy_stats stats;
 };
 
 /* staged.c */
@@ -65,6 +66,9 @@ struct staged_gpu *staged_gpu_of(struct hlg_staged *s, int32_t device);
 /* The shadow that holds a range; NULL: none. */
 const struct staged_shadow *staged_shadow_of(const struct hlg_staged *s, const void *base,
                                              uint64_t bytes);
+/* A free slot of a ring, of which there is one; and back. */
+uint32_t staged_slot_take(struct staged_gpu *gpu);
+void staged_slot_give(struct staged_gpu *gpu, uint32_t slot);
 int staged_prepare(struct hlg_fabric *fabric, const struct hlg_mem_region *region, char *error,
                    size_t error_bytes);
 /* Says once for each GPU why its copies fail. */
@@ -91,6 +95,7 @@ struct cargo {
     uint32_t slot;
     struct hlg_paged_write write; /* to the transport below: what it did not take yet */
     uint32_t outstanding;         /* pieces below */
+    bool failed;                  /* some of what was taken below */
     int32_t doomed;               /* what is not taken yet fails with that; 0: it does not */
 };
 
@@ -129,6 +134,7 @@ struct staged_endpoint {
     uint32_t wait_first; /* not posted, in order */
     uint32_t wait_last;
     bool closed;
+    bool unclosed; /* the transport below could not be: its slots are lost */
 };
 
 static inline struct staged_endpoint *staged_endpoint_of(const struct hlg_transport *t)

@@ -53,6 +53,23 @@ const struct staged_shadow *staged_shadow_of(const struct hlg_staged *s, const v
     return NULL;
 }
 
+uint32_t staged_slot_take(struct staged_gpu *gpu)
+{
+    const uint32_t slot = gpu->first_free;
+
+    HLG_ASSERT(slot != HLG_NONE && gpu->free_count > 0);
+    gpu->first_free = gpu->next_free[slot];
+    gpu->free_count--;
+    return slot;
+}
+
+void staged_slot_give(struct staged_gpu *gpu, uint32_t slot)
+{
+    gpu->next_free[slot] = gpu->first_free;
+    gpu->first_free = slot;
+    gpu->free_count++;
+}
+
 static void close_gpu(struct staged_gpu *gpu)
 {
     if (gpu->out != NULL && gpu->ring != NULL) {
@@ -84,6 +101,7 @@ static int open_ring(struct hlg_staged *s, struct staged_gpu *gpu, char *error, 
         gpu->next_free[i] = i + 1 < s->config.slots ? i + 1 : HLG_NONE;
     }
     gpu->first_free = 0;
+    gpu->free_count = s->config.slots;
     s->stats.pinned_bytes += bytes;
     return 0;
 }
@@ -177,6 +195,11 @@ static hlg_time fabric_now(struct hlg_fabric *fabric)
     return below->now(below);
 }
 
+static void fabric_copies(const struct hlg_fabric *fabric, struct hlg_copy_stats *stats)
+{
+    *stats = ((const struct hlg_staged *)(const void *)fabric)->stats;
+}
+
 static uint32_t or_default(uint32_t value, uint32_t otherwise)
 {
     return value != 0 ? value : otherwise;
@@ -214,7 +237,8 @@ int hlg_staged_create(const struct hlg_staged_config *config, struct hlg_staged 
                                     .query = fabric_query,
                                     .now = fabric_now,
                                     .rails = config->below->rails,
-                                    .prepare = staged_prepare};
+                                    .prepare = staged_prepare,
+                                    .copies = fabric_copies};
     if (s->config.target) {
         staged_flusher_init(s);
         s->fabric.flusher = &s->flusher;
@@ -226,11 +250,6 @@ int hlg_staged_create(const struct hlg_staged_config *config, struct hlg_staged 
 struct hlg_fabric *hlg_staged_fabric(struct hlg_staged *s)
 {
     return &s->fabric;
-}
-
-void hlg_staged_stats(const struct hlg_staged *s, struct hlg_staged_stats *stats)
-{
-    *stats = s->stats;
 }
 
 void hlg_staged_destroy(struct hlg_staged *s)

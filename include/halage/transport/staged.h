@@ -34,15 +34,6 @@ struct hlg_staged_config {
     void *log_context;
 };
 
-struct hlg_staged_stats {
-    uint64_t bytes_out;  /* copied from GPUs, to be sent */
-    uint64_t bytes_in;   /* copied to GPUs, after they came */
-    uint64_t copies_out; /* calls of the driver for that: runs of pages that lie together are one */
-    uint64_t copies_in;
-    uint64_t ring_full;    /* offers of which nothing was taken for want of a slot */
-    uint64_t pinned_bytes; /* that it holds */
-};
-
 /*
  * Make the decorator. GPUs are opened, and their memory pinned, by the fabric's `prepare`.
  *
@@ -51,11 +42,8 @@ struct hlg_staged_stats {
 int hlg_staged_create(const struct hlg_staged_config *config, struct hlg_staged **staged,
                       char *error, size_t error_bytes);
 
-/* The fabric that messengers and pumps get; caps.device_memory is true of it. */
+/* The fabric that messengers and pumps get; caps.device_memory is true of it, and its `copies` says what it did. */
 struct hlg_fabric *hlg_staged_fabric(struct hlg_staged *staged);
-
-/* As of now; by the thread that drives it, or any after it ended. */
-void hlg_staged_stats(const struct hlg_staged *staged, struct hlg_staged_stats *stats);
 
 /* After all its endpoints were freed. Waits for copies; takes NULL. */
 void hlg_staged_destroy(struct hlg_staged *staged);

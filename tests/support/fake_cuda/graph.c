@@ -166,7 +166,9 @@ cuda_result fake_cuStreamIsCapturing(cuda_stream stream, int *status)
     const cuda_result failed = fake_enter_current(CALL_cuStreamIsCapturing);
 
     if (failed == CUDA_OK) {
-        *status = *fake_capture(stream) != NULL ? CUDA_CAPTURE_ACTIVE : CUDA_CAPTURE_NONE;
+        /* the legacy stream (NULL) cannot be captured */
+        const bool captured = stream != NULL && *fake_capture(stream) != NULL;
+        *status = captured ? CUDA_CAPTURE_ACTIVE : CUDA_CAPTURE_NONE;
     }
     return failed;
 }

@@ -165,8 +165,9 @@ struct operations **fake_capture(cuda_stream stream)
 
 cuda_result fake_put(cuda_stream s, const struct operation *operation)
 {
-    if (s == NULL) {
-        return CUDA_INVALID_HANDLE; /* the null stream is not for us */
+    if (s == NULL) { /* the legacy stream: at once, which a driver may do as well */
+        carry_out(operation);
+        return CUDA_OK;
     }
     if (s->capture != NULL) {
         return fake_operations_add(s->capture, operation) ? CUDA_OK : CUDA_OUT_OF_MEMORY;
@@ -223,7 +224,7 @@ cuda_result fake_cuStreamSynchronize(cuda_stream s)
 /* What is in it is still carried out, and waited for. */
 cuda_result fake_cuStreamDestroy(cuda_stream s)
 {
-    const cuda_result failed = fake_enter(CALL_cuStreamDestroy);
+    const cuda_result failed = fake_enter_current(CALL_cuStreamDestroy);
 
     (void)pthread_mutex_lock(&s->lock);
     s->end = true;
@@ -274,7 +275,7 @@ cuda_result fake_cuEventRecord(cuda_event event, cuda_stream stream)
 
 cuda_result fake_cuEventQuery(cuda_event event)
 {
-    const cuda_result failed = fake_enter(CALL_cuEventQuery);
+    const cuda_result failed = fake_enter_current(CALL_cuEventQuery);
 
     if (failed != CUDA_OK) {
         return failed;
@@ -284,7 +285,7 @@ cuda_result fake_cuEventQuery(cuda_event event)
 
 cuda_result fake_cuEventDestroy(cuda_event event)
 {
-    const cuda_result failed = fake_enter(CALL_cuEventDestroy);
+    const cuda_result failed = fake_enter_current(CALL_cuEventDestroy);
 
     free(event);
     (void)pthread_mutex_lock(&fake.lock);
@@ -333,7 +334,7 @@ static cuda_result copy_async(const struct operation *o, cuda_stream stream)
     const bool is_async = fake_pinned(o->host);
     (void)pthread_mutex_unlock(&fake.lock);
     const cuda_result result = fake_put(stream, o);
-    if (result == CUDA_OK && !is_async) {
+    if (result == CUDA_OK && !is_async && stream != NULL) {
         (void)pthread_mutex_lock(&stream->lock);
         while (stream->busy) {
             (void)pthread_cond_wait(&stream->idle, &stream->lock);
