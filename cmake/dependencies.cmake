@@ -2,7 +2,7 @@
 include(CheckLanguage)
 
 option(HALAGE_MESSENGER "Build what an engine links: messenger, TCP channels, memory; needs libsodium" ON)
-option(HALAGE_PROGRAMS "Build halage, its nodes and the simulator; needs HALAGE_MESSENGER, jansson, libcyaml" ON)
+option(HALAGE_PROGRAMS "Build halage, its nodes and the simulator; needs HALAGE_MESSENGER, jansson, libcyaml, libyaml" ON)
 option(HALAGE_TESTS "Build the tests; needs HALAGE_PROGRAMS, cmocka" ON)
 
 if(HALAGE_PROGRAMS AND NOT HALAGE_MESSENGER)
@@ -19,6 +19,7 @@ endif()
 if(HALAGE_PROGRAMS)
     halage_require_module(jansson libjansson-dev HALAGE_PROGRAMS)
     halage_require_module(libcyaml libcyaml-dev HALAGE_PROGRAMS)
+    halage_require_module(yaml-0.1 libyaml-dev HALAGE_PROGRAMS)
 endif()
 if(HALAGE_TESTS)
     halage_require_module(cmocka libcmocka-dev HALAGE_TESTS)

@@ -168,6 +168,7 @@ class Header:
         self.types = []      # raw lines, comments kept
         self.includes = re.findall(r'^#include "(?:halage/)?([\w/]+)\.h"', text, re.MULTILINE)
         comment = None
+        behind = False
         first = True
         for kind, body, attached in items(text, path):
             if kind == "comment":
@@ -182,10 +183,12 @@ class Header:
             elif kind == "directive" or body.startswith("_Static_assert"):
                 comment = None
             else:
-                self.take(body, comment, attached)
+                self.take(body, comment, attached, behind)
                 comment = None
+            behind = kind == "declaration" and prototype(body) is not None
 
-    def take(self, body, comment, attached):
+    def take(self, body, comment, attached, behind):
+        """attached: no empty line before it; behind: a function is what comes before it."""
         found = prototype(body) if not body.startswith("#") else None
         if found is None:
             if self.types and (comment is not None or not attached):
@@ -193,7 +196,7 @@ class Header:
             if comment is not None:
                 self.types += comment.split("\n")
             self.types += body.split("\n")
-        elif comment is None and attached and self.functions and self.functions[-1][0] == "group":
+        elif comment is None and attached and behind:
             self.functions[-1][2].append(found)
         else:
             lines = strip_comment(comment) if comment is not None else []

@@ -135,32 +135,30 @@ static inline uint32_t hlg_div_exact(uint32_t a, uint32_t b)
     return a / b;
 }
 
+/* Quotient rounded up. */
 static inline uint32_t hlg_div_ceil(uint32_t a, uint32_t b)
 {
     HLG_ASSERT(b != 0);
     return a / b + (a % b != 0);
 }
 
+/* The smaller and the larger of two numbers. */
 static inline uint32_t hlg_min_u32(uint32_t a, uint32_t b)
 {
     return a < b ? a : b;
 }
-
 static inline uint32_t hlg_max_u32(uint32_t a, uint32_t b)
 {
     return a > b ? a : b;
 }
-
 static inline uint64_t hlg_min_u64(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;
 }
-
 static inline uint64_t hlg_max_u64(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
 }
-
 static inline hlg_time hlg_min_time(hlg_time a, hlg_time b)
 {
     return a < b ? a : b;
@@ -178,7 +176,6 @@ static inline uint32_t hlg_u32(uint64_t value)
     HLG_ASSERT(value <= UINT32_MAX);
     return (uint32_t)value;
 }
-
 static inline uint16_t hlg_u16(uint64_t value)
 {
     HLG_ASSERT(value <= UINT16_MAX);

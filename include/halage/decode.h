@@ -26,6 +26,7 @@ struct hlg_decode_config {
     bool acknowledged; /* the transport's DONE_WRITE does not mean placed; the pump sets it */
 };
 
+/* As hlg_prefill_size() and hlg_prefill_init(). */
 size_t hlg_decode_size(const struct hlg_decode_config *config);
 struct hlg_decode *hlg_decode_init(void *memory, const struct hlg_decode_config *config);
 
@@ -49,6 +50,7 @@ struct hlg_decode_stats {
     uint64_t pages_poisoned;    /* for ever */
     hlg_time busy_ns; /* in which at least one request had something landed and was not whole */
 };
+/* As of now; busy_ns up to the machine's last event. */
 void hlg_decode_stats(const struct hlg_decode *d, struct hlg_decode_stats *stats);
 
 /* What a page of a pool is to the machine; tests check every landing against it. */
@@ -58,6 +60,7 @@ enum hlg_page_state {
     HLG_PAGE_QUARANTINED, /* of an ended request: a late write may still land */
     HLG_PAGE_POISONED,
 };
+/* State of a page, `page` < the group's page_count, and the request that owns it: 0 for none. O(1). */
 enum hlg_page_state hlg_decode_page(const struct hlg_decode *d, uint32_t pool, uint32_t group,
                                     uint32_t page, hlg_handle *owner);
 

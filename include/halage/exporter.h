@@ -25,7 +25,7 @@ struct hlg_exporter;
  * error  [error_bytes] a sentence when the answer is not 0; may be NULL with 0 bytes
  *
  * Returns 0, -HLG_EINVAL (port above 65535), -HLG_EIO (the port is taken, or the system says no),
- * -HLG_ENOMEM, or -HLG_ESTATE (built without libmicrohttpd). Nothing of the messenger changes either way.
+ * -HLG_ENOMEM, or -HLG_EUNSUPPORTED (built without libmicrohttpd). Nothing of the messenger changes either way.
  */
 int hlg_exporter_start(struct hlg_messenger *m, uint32_t port, struct hlg_exporter **exporter,
                        char *error, size_t error_bytes);

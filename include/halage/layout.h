@@ -155,6 +155,7 @@ static inline uint32_t hlg_layout_layer_begin(const struct hlg_layout *layout, u
     return stage == 0 ? 0 : layout->stage_limit[stage - 1];
 }
 
+/* Whether a global layer, also one beyond HLG_LAYERS_MAX, belongs to a group. */
 static inline bool hlg_group_has_layer(const struct hlg_group *group, uint32_t layer)
 {
     return layer < HLG_LAYERS_MAX && ((group->layers[layer / 64] >> (layer % 64)) & 1u) != 0;

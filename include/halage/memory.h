@@ -41,6 +41,19 @@ struct hlg_fd_header {
  */
 int hlg_memory_devices(char *error, size_t error_bytes);
 
+#define HLG_MEMORY_BUS_BYTES 32u
+
+/*
+ * Where a GPU is on the PCI bus, as hlg_bus_id_read() reads it: what joins CUDA's ordinals with a topology, in whatever
+ * order CUDA counts (CUDA_DEVICE_ORDER). As hlg_memory_create(), after fork().
+ *
+ * device  ordinal as this process counts
+ * bus     [HLG_MEMORY_BUS_BYTES]; written on success only
+ *
+ * Returns 0; -HLG_EINVAL (no such device), -HLG_EUNSUPPORTED or -HLG_EIO with a sentence.
+ */
+int hlg_memory_bus(int32_t device, char bus[HLG_MEMORY_BUS_BYTES], char *error, size_t error_bytes);
+
 /*
  * Make memory in this process, zeroed. Host memory is mapped shared and cannot be resized by anyone
  * any more (seals), so that no process that holds its descriptor can make another one fault. CUDA

@@ -196,22 +196,20 @@ struct hlg_message {
 #define HLG_GENERATIONS     4096u
 #define HLG_SLOTS_MAX       65536u
 
+/* Make one, and take it apart: slot < HLG_SLOTS_MAX, generation < HLG_GENERATIONS, weight <= 15. */
 static inline uint32_t hlg_imm_make(uint32_t slot, uint32_t generation, uint32_t weight)
 {
     HLG_ASSERT(slot < HLG_SLOTS_MAX && generation < HLG_GENERATIONS && weight <= 15);
     return slot << 16 | generation << 4 | weight;
 }
-
 static inline uint32_t hlg_imm_slot(uint32_t imm)
 {
     return imm >> 16;
 }
-
 static inline uint32_t hlg_imm_generation(uint32_t imm)
 {
     return (imm >> 4) & 0xfffu;
 }
-
 static inline uint32_t hlg_imm_weight(uint32_t imm)
 {
     return imm & 0xfu;

@@ -14,8 +14,12 @@
  *   its last report: READY, RETURNED or POISONED (decode), SENT, FENCED or POISONED (prefill). A
  *   ticket used later is found out (-HLG_ESTALE).
  * - Create after fork. In a child of the process that created it every call answers -HLG_EFORK.
- * - Structs begin with their size, which the caller sets to sizeof; so a library newer than its caller
- *   knows what it may read. Commands and reports hold no pointers to state: they can be copied to
+ * - Calls return 0, a count or a number; where their comment names no other error, -HLG_EINVAL (an argument
+ *   or the role is wrong), -HLG_ESTALE (the ticket is over), -HLG_ELIMIT (a queue is full: again later),
+ *   -HLG_ESTATE (not started; "before start": started) or -HLG_EFORK. What is wrong by the state of a request
+ *   alone is found later, and is a report: REFUSED.
+ * - Structs begin with their size, which the caller sets to sizeof: one that was compiled with headers of
+ *   another version is refused (-HLG_EINVAL). Commands and reports hold no pointers to state: they can be copied to
  *   another process.
  */
 #ifndef HALAGE_MESSENGER_H
@@ -100,9 +104,10 @@ struct hlg_messenger_config {
        write(2) an event; a full disk ends the recording alone: destroy logs and returns that. */
     const char *record;
 
-    /* Prefill: the core thread reads the counter words itself, and does not sleep while a forward pass is
-       announced: some 2 us from a stamp to its first write in place of counter_ns and a thread's way, for a
-       core of its own (cpu) meanwhile. False: the layer poller's thread does. */
+    /* Prefill: the core thread reads the counter words itself, and does not sleep while a layer is awaited: from
+       the announcement of a forward pass (chunk) until its last layer's stamp came, or the pass or its requests
+       ended. Some 2 us from a stamp to its first write in place of counter_ns and a thread's way, for a core of
+       its own (cpu) meanwhile. False: the layer poller's thread does, while as much is awaited. */
     bool counter_core;
 };
 
@@ -129,20 +134,21 @@ int hlg_messenger_create(const struct hlg_messenger_config *config,
 /* ---- Memory: before start ---- */
 
 /* Adds memory that KV pages live in, of any kind; the region is copied. Memory and dma-buf must stay
- * until destroy returned. Returns the region's number within its lane, or -HLG_EINVAL, -HLG_ELIMIT. */
+ * until destroy returned. Returns the region's number within its lane, from 0, or an error of
+ * hlg_memory_check(), -HLG_EINVAL for a lane that is none or an overlap, -HLG_ENOMEM. */
 int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
                              const struct hlg_mem_region *region);
 
 /* The same for memory of another process: maps the descriptor as hlg_memory_import() does (and unmaps
- * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Returns the
- * region's number. */
+ * at destroy). The descriptor stays the caller's; the header's lane and region are not read. Host memory that
+ * was imported before is -HLG_EINVAL. Returns the region's number, or an error of either. */
 int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
                                 const struct hlg_fd_header *header);
 
-/* Says where the pages of one (lane, group, layer, plane) lie. */
+/* Says where the pages of one (lane, group, layer, plane) lie; copied, and looked at by start. 0 or -HLG_ENOMEM. */
 int hlg_messenger_place_add(struct hlg_messenger *m, const struct hlg_place *place);
 
-/* The places of hlg_places_linear() for all lanes, each in its lane's region 0. */
+/* The places of hlg_places_linear() for all lanes, each in its lane's region 0. 0 or -HLG_ENOMEM. */
 int hlg_messenger_places_linear(struct hlg_messenger *m);
 
 /* Prefill: the counter word that the engine stamps (hlg_prefill_words() says which there are). Read
@@ -173,7 +179,9 @@ int hlg_messenger_port(const struct hlg_messenger *m);
 
 /*
  * Dial another node. Returns the connection's number, > 0, at once; a report PEER_UP or PEER_REFUSED
- * with that number follows within connect_ns and the lease. Nothing is dialled again by itself.
+ * with that number follows within connect_ns and the lease, once its turn has come: addresses are dialled one after the
+ * other, 1,000 that answer in a second, and each at which nobody answers takes connect_ns. Nothing is dialled again by
+ * itself.
  *
  * address  "host:port" or "[v6]:port"; copied, at most 255 bytes
  */
@@ -278,8 +286,8 @@ int hlg_messenger_chunk(struct hlg_messenger *m, hlg_ticket ticket, uint32_t for
                         uint32_t token_begin, uint32_t token_count);
 
 /* All layers and the context of a forward pass are computed, whatever the counters show. Each forward
- * that a chunk announced needs this or an abort: until then it counts against limits.forwards_max and
- * keeps the layer poller awake. */
+ * that a chunk announced needs this or an abort: until then it counts against limits.forwards_max and,
+ * unless its stamps came, keeps the layer poller awake. */
 int hlg_messenger_forward_end(struct hlg_messenger *m, uint32_t forward);
 
 /* A forward pass is given up: its requests stop (preempted). */

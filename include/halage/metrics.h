@@ -45,12 +45,12 @@ struct hlg_busy {
     hlg_time total; /* of what is over */
 };
 
+/* Something begins, or ends: as often the one as the other. O(1). */
 static inline void hlg_busy_begin(struct hlg_busy *b, hlg_time now)
 {
     b->since = b->depth == 0 ? now : b->since;
     b->depth++;
 }
-
 static inline void hlg_busy_end(struct hlg_busy *b, hlg_time now)
 {
     HLG_ASSERT(b->depth > 0);

@@ -65,7 +65,8 @@ int hlg_placement_bind(const struct hlg_placement *placement, struct hlg_placeme
 /* Put the calling thread back. Threads that it started meanwhile, and memory that was touched, stay where they are. */
 void hlg_placement_restore(const struct hlg_placement_before *before);
 
-/* Read how the calling thread is placed: its cores, and the node that its memory is to come from. */
+/* Read how the calling thread is placed: its cores, and the node that its memory is to come from. Returns 0 or
+ * -HLG_EIO. */
 int hlg_placement_read(struct hlg_placement *placement);
 
 /* The NUMA node on which the page of an address lies, or -1 where that is not known. Touch it first. */

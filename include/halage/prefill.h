@@ -45,12 +45,12 @@ int hlg_prefill_next(struct hlg_prefill *p, uint32_t lane, unsigned kinds,
                      struct hlg_action *action);
 /* When it wants the time next, or HLG_TIME_NEVER. */
 hlg_time hlg_prefill_deadline(const struct hlg_prefill *p);
-/* Recounts every invariant from scratch; aborts by assertion at the first that is broken. */
+/* Recounts every invariant from scratch; aborts by assertion at the first that is broken. Returns 0. */
 int hlg_prefill_check(const struct hlg_prefill *p);
 /* Requests open, for drain and idleness. */
 uint32_t hlg_prefill_open(const struct hlg_prefill *p);
-/* Whether a request waits for a counter to move: it takes part in a forward that some word of its pool has not
- * passed. O(forwards * requests). */
+/* Whether a request waits for a counter to move: it takes part in a forward of which some word of its pool has not
+ * shown all layers, and the context where the layout has one. O(forwards * requests). */
 bool hlg_prefill_awaits(const struct hlg_prefill *p);
 
 /* Since init. A layer of a chunk on one rank is early when all its writes were taken before the
@@ -74,6 +74,7 @@ struct hlg_prefill_stats {
     struct hlg_histogram transfer_ns;
     uint64_t beyond_grant; /* REQUESTs rejected because their peer's grant was used up */
 };
+/* As of now; busy_ns up to the machine's last event. */
 void hlg_prefill_stats(const struct hlg_prefill *p, struct hlg_prefill_stats *stats);
 
 #ifdef __cplusplus

@@ -17,6 +17,7 @@ extern "C" {
 #endif
 
 struct hlg_pump;
+struct pollfd;
 
 /* Memory of one lane that KV pages live in; region numbers count from 0 within a lane. */
 struct hlg_pump_region {
@@ -69,7 +70,7 @@ const char *hlg_pump_peer_name(const struct hlg_pump *pump, uint32_t peer);
 /* Hand an engine's event to the machine; `now` is filled in. Returns what the machine says. */
 int hlg_pump_event(struct hlg_pump *pump, struct hlg_event *event);
 
-/* Hand of the last successful SUBMIT. */
+/* Handle that the last successful SUBMIT made; decode. */
 hlg_handle hlg_pump_submitted(const struct hlg_pump *pump);
 
 /*
@@ -82,12 +83,13 @@ int hlg_pump_step(struct hlg_pump *pump);
 /* The part of a round that writes, alone: what an event made ready goes at once, and the network is looked at
  * later. Returns how many writes were taken, wholly or in part. */
 int hlg_pump_write(struct hlg_pump *pump);
+
+/* The fabric's time, and when the pump wants a step at the latest, or HLG_TIME_NEVER. */
 hlg_time hlg_pump_now(const struct hlg_pump *pump);
 hlg_time hlg_pump_deadline(const struct hlg_pump *pump);
 
 /* Descriptors to sleep on, as poll(2) wants them. Returns how many were filled, or an error when some
  * endpoint has work now or cannot be slept on. With `endpoints` false only channels are listed. */
-struct pollfd;
 int hlg_pump_wait_fds(struct hlg_pump *pump, struct pollfd *fds, uint32_t capacity, bool endpoints);
 
 /* Requests open. */
@@ -95,7 +97,7 @@ uint32_t hlg_pump_open(const struct hlg_pump *pump);
 /* Prefill: hlg_prefill_awaits(); decode: false. */
 bool hlg_pump_awaits(const struct hlg_pump *pump);
 
-/* The machine's own check; for tests. */
+/* The machine's own check, which aborts at a broken invariant; for tests. Returns 0. */
 int hlg_pump_check(const struct hlg_pump *pump);
 
 /* Counters since create; for stats and logs. */
@@ -116,6 +118,7 @@ struct hlg_pump_stats {
     struct hlg_prefill_stats prefill;
     struct hlg_decode_stats decode;
 };
+/* As of now. */
 void hlg_pump_stats(const struct hlg_pump *pump, struct hlg_pump_stats *stats);
 
 #ifdef __cplusplus

@@ -53,6 +53,7 @@ int hlg_bus_id_read(const char *text, struct hlg_bus_id *id);
 /* Write it as "0000:53:00.0". */
 void hlg_bus_id_write(const struct hlg_bus_id *id, char text[HLG_TOPOLOGY_BUS_BYTES]);
 
+/* Whether two name the same function of the same device. */
 bool hlg_bus_id_equal(const struct hlg_bus_id *a, const struct hlg_bus_id *b);
 
 struct hlg_topology_nic {
@@ -138,13 +139,14 @@ struct hlg_topology_config {
  * error     [error_bytes] a sentence on failure
  *
  * Returns 0; -HLG_EINVAL (not hwloc's XML or of a version that this hwloc cannot read, a NIC that does not exist, a
- * list that is none); -HLG_ELIMIT (more GPUs or NICs than the limits above); -HLG_EIO; -HLG_ENOMEM; -HLG_ESTATE in
- * a library that was built without hwloc. Without a GPU or a NIC it is a success with a count of 0. Cost: some 10 ms,
+ * list that is none); -HLG_ELIMIT (more GPUs or NICs than the limits above); -HLG_EIO; -HLG_ENOMEM;
+ * -HLG_EUNSUPPORTED in a library that was built without hwloc. Without a GPU or a NIC it is a success with a count of 0. Cost: some 10 ms,
  * and two megabytes.
  */
 int hlg_topology_load(const struct hlg_topology_config *config, struct hlg_topology **topology,
                       char *error, size_t error_bytes);
 
+/* Frees what hlg_topology_load() made; takes NULL. */
 void hlg_topology_free(struct hlg_topology *topology);
 
 /*

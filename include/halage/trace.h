@@ -109,6 +109,7 @@ int hlg_trace_open(const uint8_t *bytes, size_t size, bool partial, struct hlg_t
                    char *error, size_t error_bytes);
 void hlg_trace_close(struct hlg_trace_log *log);
 
+/* Who made it. Good until close. */
 const struct hlg_trace_head *hlg_trace_head(const struct hlg_trace_log *log);
 /* Records, END not counted. */
 uint64_t hlg_trace_count(const struct hlg_trace_log *log);
@@ -131,6 +132,7 @@ struct hlg_trace_teller {
     void (*bytes)(void *context, const char *name, const uint8_t *bytes, uint32_t count);
     void *context;
 };
+/* Hand the fields of a record to a teller. */
 void hlg_trace_tell(const struct hlg_trace_record *record, const struct hlg_trace_teller *teller);
 /* The same in one line, `name value` pairs; cut where it does not fit. */
 void hlg_trace_text(const struct hlg_trace_record *record, char *text, size_t text_bytes);

@@ -82,13 +82,12 @@ struct hlg_paged_write {
     uint32_t piece_limit;
 };
 
-/* Where piece i of a paged write comes from and goes to. */
+/* Where piece `piece` of a paged write comes from, and what it goes to: an address or offset of the target's. */
 static inline uint8_t *hlg_paged_write_source(const struct hlg_paged_write *w, uint32_t piece)
 {
     return w->local + w->source_pages[piece / w->count] * w->local_stride + w->source_offset +
            (uint64_t)(piece % w->count) * w->source_stride;
 }
-
 static inline uint64_t hlg_paged_write_target(const struct hlg_paged_write *w, uint32_t piece)
 {
     return w->remote + w->target_pages[piece / w->count] * w->remote_stride + w->target_offset +

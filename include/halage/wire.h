@@ -38,6 +38,7 @@ int64_t hlg_wire_encode(const struct hlg_message *message, uint8_t *frame, uint6
 int hlg_wire_decode(const uint8_t *frame, uint64_t bytes, void *scratch, uint64_t scratch_bytes,
                     struct hlg_message *message);
 
+/* Bytes of scratch that every message takes which the limits admit. */
 uint64_t hlg_wire_scratch_bytes(const struct hlg_limits *limits);
 
 /*

@@ -60,7 +60,8 @@ static void make_keys(const struct argp_option *row, struct keys *keys)
     };
 }
 
-static int refuse(const char *program, const char *file, const char *key, const char *value)
+static int refuse(const char *program, const char *file, const char *key, const char *value,
+                  const char *remedy)
 {
     char text[256];
     char place[24] = "";
@@ -68,7 +69,7 @@ static int refuse(const char *program, const char *file, const char *key, const 
     if (line != 0) {
         (void)snprintf(place, sizeof place, "line %" PRIu32 ": ", line);
     }
-    (void)snprintf(text, sizeof text, "%.60s: '%.60s': write true or false", key, value);
+    (void)snprintf(text, sizeof text, "%.60s: '%.60s': %s", key, value, remedy);
     yaml_file_one_line(text);
     (void)options_error(program, "%s: %s%s", file, place, text);
     return CLI_BAD_INPUT;
@@ -86,7 +87,10 @@ static int make_words(const struct keys *keys, char *const *values, const char *
             continue;
         }
         if (flag && strcmp(value, "true") != 0) {
-            return refuse(program, file, name, value);
+            return refuse(program, file, name, value, "write true or false");
+        }
+        if (*value == '\0') {
+            return refuse(program, file, name, value, "write a value, or take the key out");
         }
         const int made = flag ? asprintf(&words[*count], "--%s", name)
                               : asprintf(&words[*count], "--%s=%s", name, value);

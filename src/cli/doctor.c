@@ -24,8 +24,7 @@ enum key {
 static const struct argp_option option_table[] = {
     {"root", KEY_ROOT, "DIR", 0,
      "Look at the files of another machine, copied below DIR (proc, sys, dev; libfabric.txt)", 0},
-    {"json", KEY_JSON, "FILE", OPTION_ARG_OPTIONAL,
-     "Write it as JSON; - or nothing is stdout, the lines then go to stderr", 0},
+    OPTIONS_JSON_ROW(KEY_JSON),
     {0},
 };
 
@@ -40,8 +39,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         request->json_file = options_optional(argument, state);
         return 0;
     case ARGP_KEY_ARG:
-        return options_error(state->name,
-                             "unknown argument '%s'; there are only options, see --help", argument);
+        return options_no_argument(state->name, argument);
     default: /* the many other keys of argp */
         return ARGP_ERR_UNKNOWN;
     }
@@ -62,15 +60,19 @@ static const char *state_name(enum doctor_state state)
 
 static void examine(struct doctor *d)
 {
+    doctor_find_devices(d);
     static void (*const checks[])(struct doctor *) = {
         doctor_check_gpus,  doctor_check_nics,         doctor_check_ports,     doctor_check_gids,
         doctor_check_nodes, doctor_check_libfabric,    doctor_check_gpudirect, doctor_check_memlock,
         doctor_check_numa,  doctor_check_capabilities, doctor_check_governor,  doctor_check_iommu,
+        doctor_check_acs,
     };
-    doctor_find_devices(d);
-    doctor_ask_libfabric(d);
     for (size_t i = 0; i < sizeof checks / sizeof checks[0]; i++) {
         checks[i](d);
+    }
+    for (uint32_t i = 0; i < d->line_count; i++) {
+        doctor_make_plain(d->lines[i].found);
+        doctor_make_plain(d->lines[i].fix);
     }
 }
 
@@ -113,18 +115,39 @@ static json_t *make_json(const struct doctor *d)
 
 static int report(const char *program, const struct doctor *d, const struct request *request)
 {
-    const bool on_stdout = request->json_file != NULL && strcmp(request->json_file, "-") == 0;
-    FILE *out = on_stdout ? stderr : stdout;
+    FILE *out = json_out_text(request->json_file);
     print_text(out, d);
-    if (fflush(out) != 0 || ferror(out)) {
-        (void)options_error(program, "the lines cannot be printed");
-        return CLI_FAILED;
-    }
-    int status = CLI_DONE;
-    if (request->json_file != NULL) {
-        status = json_out_write(program, request->json_file, make_json(d));
-    }
+    const int status = json_out_end(program, out, request->json_file, make_json(d));
     return status == CLI_DONE && count(d, DOCTOR_FAIL) > 0 ? CLI_FAILED : status;
+}
+
+/* Copy the name of a tree without its last slashes: "/" becomes "", this machine. Returns whether it is one; else a line
+ * was said. */
+static bool take_root(const char *program, const char *name, char *root, size_t capacity)
+{
+    static const char *const folders[] = {"proc", "sys"};
+    struct stat status;
+    size_t bytes = strlen(name);
+    if (stat(name, &status) != 0 || !S_ISDIR(status.st_mode) || bytes >= capacity) {
+        (void)options_error(program, "--root: %s: is not a folder", name);
+        return false;
+    }
+    while (bytes > 0 && name[bytes - 1] == '/') {
+        bytes--;
+    }
+    memcpy(root, name, bytes);
+    root[bytes] = '\0';
+    const struct doctor tree = {.root = root};
+    for (size_t i = 0; i < sizeof folders / sizeof folders[0]; i++) {
+        if (!doctor_exists(&tree, "/%s/.", folders[i])) {
+            (void)options_error(program,
+                                "--root: %s: holds no folder %s: copy a machine's /proc, /sys and "
+                                "/dev below it",
+                                name, folders[i]);
+            return false;
+        }
+    }
+    return true;
 }
 
 int cli_doctor(int argc, char **argv)
@@ -137,22 +160,12 @@ int cli_doctor(int argc, char **argv)
             "check, ok, warn or fail, and what to do.\vExits with 1 if a line says fail.",
     };
     static char root[4096];
+    char error[8192];
     struct request request = {0};
-    struct stat status;
     if (options_parse(&options, argc, argv, 0, &request) != 0 ||
-        !options_output_possible(argv[0], "--json", request.json_file)) {
+        !options_output_possible(argv[0], "--json", request.json_file) ||
+        (request.root != NULL && !take_root(argv[0], request.root, root, sizeof root))) {
         return CLI_BAD_INPUT;
-    }
-    if (request.root != NULL) {
-        size_t bytes = strlen(request.root);
-        if (stat(request.root, &status) != 0 || !S_ISDIR(status.st_mode) || bytes >= sizeof root) {
-            (void)options_error(argv[0], "--root: %s: is not a folder", request.root);
-            return CLI_BAD_INPUT;
-        }
-        while (bytes > 0 && request.root[bytes - 1] == '/') {
-            bytes--;
-        }
-        memcpy(root, request.root, bytes); /* "/" becomes "": this machine */
     }
     struct doctor *doctor = calloc(1, sizeof *doctor);
     if (doctor == NULL) {
@@ -160,8 +173,13 @@ int cli_doctor(int argc, char **argv)
         return CLI_FAILED;
     }
     doctor->root = root;
-    examine(doctor);
-    const int result = report(argv[0], doctor, &request);
+    int result = CLI_BAD_INPUT;
+    if (doctor_ask_libfabric(doctor, error, sizeof error)) {
+        examine(doctor);
+        result = report(argv[0], doctor, &request);
+    } else {
+        (void)options_error(argv[0], "--root: %s", error);
+    }
     free(doctor);
     return result;
 }

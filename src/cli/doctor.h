@@ -58,6 +58,10 @@ struct doctor {
 /* Files are named as printf() does, below the root; a name that is too long is one that is not there. */
 #define DOCTOR_PATH(at, first) __attribute__((format(printf, at, first)))
 
+/* Read the first `capacity` bytes of a file. Returns how many there were; 0 without a file. */
+DOCTOR_PATH(4, 5)
+size_t doctor_bytes(const struct doctor *d, void *bytes, size_t capacity, const char *path, ...);
+
 /* Read the beginning of a file, without its last newline. Returns whether there is one. */
 DOCTOR_PATH(4, 5)
 bool doctor_read(const struct doctor *d, char *text, size_t bytes, const char *path, ...);
@@ -78,6 +82,9 @@ uint32_t doctor_list(const struct doctor *d, char names[][64], uint32_t capacity
 /* The value of "key: value" or "key value" in a text of lines; false: no such line. */
 bool doctor_field(const char *text, const char *key, char *value, size_t bytes);
 
+/* Put '?' for what is no printable ASCII: texts come from files of any kind. */
+void doctor_make_plain(char *text);
+
 /* Begin a line; the caller fills in found and fix. */
 struct doctor_line *doctor_line(struct doctor *d, const char *name, enum doctor_state state);
 
@@ -95,7 +102,8 @@ void doctor_check_gids(struct doctor *d);
 void doctor_check_nodes(struct doctor *d); /* device files */
 
 /* doctor_provider.c */
-void doctor_ask_libfabric(struct doctor *d); /* no line */
+/* No line. Returns whether libfabric.txt, where there is one, says what it is to say; else `error` is a sentence. */
+bool doctor_ask_libfabric(struct doctor *d, char *error, size_t error_bytes);
 void doctor_check_libfabric(struct doctor *d);
 void doctor_check_gpudirect(struct doctor *d);
 
@@ -105,5 +113,8 @@ void doctor_check_numa(struct doctor *d);
 void doctor_check_capabilities(struct doctor *d);
 void doctor_check_governor(struct doctor *d);
 void doctor_check_iommu(struct doctor *d);
+
+/* doctor_acs.c */
+void doctor_check_acs(struct doctor *d);
 
 #endif

@@ -21,18 +21,38 @@ static bool full_path(const struct doctor *d, char full[PATH_BYTES], const char 
     return bytes > 0 && (size_t)bytes < PATH_BYTES - root;
 }
 
-bool doctor_read(const struct doctor *d, char *text, size_t bytes, const char *path, ...)
+/* Returns how many bytes there were, or -1 without a file. */
+static ssize_t read_file(const struct doctor *d, void *bytes, size_t capacity, const char *path,
+                         va_list arguments)
 {
     char full[PATH_BYTES];
+    FILE *in = full_path(d, full, path, arguments) ? fopen(full, "r") : NULL;
+    if (in == NULL) {
+        return -1;
+    }
+    const size_t count = fread(bytes, 1, capacity, in);
+    (void)fclose(in);
+    return (ssize_t)count;
+}
+
+size_t doctor_bytes(const struct doctor *d, void *bytes, size_t capacity, const char *path, ...)
+{
     va_list arguments;
     va_start(arguments, path);
-    FILE *in = full_path(d, full, path, arguments) ? fopen(full, "r") : NULL;
+    const ssize_t count = read_file(d, bytes, capacity, path, arguments);
     va_end(arguments);
-    if (in == NULL) {
+    return count > 0 ? (size_t)count : 0;
+}
+
+bool doctor_read(const struct doctor *d, char *text, size_t bytes, const char *path, ...)
+{
+    va_list arguments;
+    va_start(arguments, path);
+    ssize_t count = read_file(d, text, bytes - 1, path, arguments);
+    va_end(arguments);
+    if (count < 0) {
         return false;
     }
-    size_t count = fread(text, 1, bytes - 1, in);
-    (void)fclose(in);
     while (count > 0 && text[count - 1] == '\n') {
         count--;
     }
@@ -42,20 +62,14 @@ bool doctor_read(const struct doctor *d, char *text, size_t bytes, const char *p
 
 long doctor_number(const struct doctor *d, long otherwise, const char *path, ...)
 {
-    char full[PATH_BYTES];
     char text[64] = "";
     char *end = NULL;
     va_list arguments;
     va_start(arguments, path);
-    FILE *in = full_path(d, full, path, arguments) ? fopen(full, "r") : NULL;
+    const ssize_t count = read_file(d, text, sizeof text - 1, path, arguments);
     va_end(arguments);
-    if (in == NULL) {
-        return otherwise;
-    }
-    const char *line = fgets(text, sizeof text, in);
-    (void)fclose(in);
-    const long value = line != NULL ? strtol(line, &end, 0) : 0;
-    return line == NULL || end == line ? otherwise : value;
+    const long value = count > 0 ? strtol(text, &end, 0) : 0;
+    return count <= 0 || end == text ? otherwise : value;
 }
 
 bool doctor_exists(const struct doctor *d, const char *path, ...)
@@ -122,6 +136,15 @@ bool doctor_field(const char *text, const char *key, char *value, size_t bytes)
         text = text != NULL ? text + 1 : NULL;
     }
     return false;
+}
+
+void doctor_make_plain(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text < ' ' || *text > '~') {
+            *text = '?';
+        }
+    }
 }
 
 struct doctor_line *doctor_line(struct doctor *d, const char *name, enum doctor_state state)

@@ -6,40 +6,70 @@
 
 #define VERSION(major, minor) ((uint32_t)(major) << 16 | (minor))
 
-/* A tree may have libfabric's answers in libfabric.txt: "version 1.22", then "device PROVIDER NAME" a line. */
-static void read_answers(struct doctor *d)
+/* "version 1.22" or "device PROVIDER NAME", and nothing after it. Returns whether it is one of these. */
+static bool take_answer(struct doctor *d, const char *line)
 {
-    static char text[65536];
     unsigned major = 0;
     unsigned minor = 0;
-    if (!doctor_read(d, text, sizeof text, "/libfabric.txt")) {
-        return;
+    char rest = '\0';
+    char provider[256];
+    char name[256];
+    struct hlg_ofi_device device = {.on_bus = false};
+    if (sscanf(line, "version %4u.%4u %c", &major, &minor, &rest) == 2) {
+        d->libfabric = VERSION(major, minor);
+        d->libfabric_known = true;
+        return true;
     }
-    for (const char *line = text; line != NULL && *line != '\0';) {
-        struct hlg_ofi_device device = {.on_bus = false};
-        if (sscanf(line, "version %u.%u", &major, &minor) == 2) {
-            d->libfabric = VERSION(major, minor & 0xffffu);
-            d->libfabric_known = true;
-        } else if (sscanf(line, "device %31s %63s", device.provider, device.name) == 2 &&
-                   d->ofi_count < DOCTOR_NAMES_MAX) {
-            d->ofi[d->ofi_count++] = device;
-        }
-        line = strchr(line, '\n');
-        line = line != NULL ? line + 1 : NULL;
+    if (sscanf(line, "device %255s %255s %c", provider, name, &rest) != 2 ||
+        strlen(provider) >= sizeof device.provider || strlen(name) >= sizeof device.name ||
+        d->ofi_count == DOCTOR_NAMES_MAX) {
+        return false;
     }
+    memcpy(device.provider, provider, strlen(provider) + 1);
+    memcpy(device.name, name, strlen(name) + 1);
+    d->ofi[d->ofi_count++] = device;
+    return true;
 }
 
-void doctor_ask_libfabric(struct doctor *d)
+/* A tree may have libfabric's answers in libfabric.txt. */
+static bool read_answers(struct doctor *d, char *error, size_t error_bytes)
+{
+    static char text[65536];
+    unsigned number = 0;
+    if (!doctor_read(d, text, sizeof text, "/libfabric.txt")) {
+        return true;
+    }
+    for (char *line = text; line != NULL;) {
+        char *next = strchr(line, '\n');
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+        number++;
+        if (line[strspn(line, " \t\r")] != '\0' && !take_answer(d, line)) {
+            doctor_make_plain(line);
+            (void)snprintf(error, error_bytes,
+                           "%s/libfabric.txt: line %u: '%.60s': write 'version 1.22', or 'device "
+                           "PROVIDER NAME' as 'device efa rdmap79s0-rdm', of which there are at "
+                           "most %u",
+                           d->root, number, line, DOCTOR_NAMES_MAX);
+            return false;
+        }
+        line = next;
+    }
+    return true;
+}
+
+bool doctor_ask_libfabric(struct doctor *d, char *error, size_t error_bytes)
 {
     if (d->root[0] != '\0') {
-        read_answers(d);
-        return;
+        return read_answers(d, error, error_bytes);
     }
     const struct hlg_ofi_version version = hlg_ofi_version();
 
     d->libfabric = VERSION(version.major, version.minor);
     d->libfabric_known = true;
     d->ofi_count = hlg_ofi_devices(NULL, d->ofi, DOCTOR_NAMES_MAX);
+    return true;
 }
 
 static bool offers(const struct doctor *d, const char *provider)
@@ -69,6 +99,7 @@ static void tell_providers(const struct doctor *d, char *text)
 void doctor_check_libfabric(struct doctor *d)
 {
     const bool connectx = d->nic_count > d->efa_count;
+    const struct hlg_ofi_version efa = hlg_ofi_version_min("efa");
     struct doctor_line *line = doctor_line(d, "libfabric", DOCTOR_OK);
     if (!d->libfabric_known) {
         line->state = DOCTOR_WARN;
@@ -85,10 +116,11 @@ void doctor_check_libfabric(struct doctor *d)
     if (d->libfabric < VERSION(1, 17)) {
         line->state = DOCTOR_FAIL;
         doctor_append(line->fix, DOCTOR_TEXT, "install libfabric 1.17 or newer");
-    } else if (d->efa_count > 0 && d->libfabric < VERSION(1, 22)) {
+    } else if (d->efa_count > 0 && d->libfabric < VERSION(efa.major, efa.minor)) {
         line->state = DOCTOR_FAIL;
         doctor_append(line->found, DOCTOR_TEXT,
-                      "; EFA needs 1.22, the first whose immediates consume no receive");
+                      "; EFA needs %u.%u, the first whose immediates consume no receive", efa.major,
+                      efa.minor);
         doctor_append(line->fix, DOCTOR_TEXT,
                       "install AWS's EFA installer and put /opt/amazon/efa/lib first in "
                       "LD_LIBRARY_PATH");

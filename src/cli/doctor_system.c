@@ -229,7 +229,6 @@ void doctor_check_iommu(struct doctor *d)
         doctor_append(line->found, DOCTOR_TEXT,
                       ": bytes between NIC and GPU take the way through the CPU, or fail");
         doctor_append(line->fix, DOCTOR_TEXT,
-                      "boot with iommu=pt (and intel_iommu=on or amd_iommu=on as it is), and turn "
-                      "ACS off on the switches");
+                      "boot with iommu=pt (and intel_iommu=on or amd_iommu=on as it is)");
     }
 }

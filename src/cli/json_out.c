@@ -26,3 +26,22 @@ int json_out_write(const char *program, const char *file, json_t *root)
     }
     return CLI_DONE;
 }
+
+FILE *json_out_text(const char *file)
+{
+    return file != NULL && strcmp(file, "-") == 0 ? stderr : stdout;
+}
+
+int json_out_end(const char *program, FILE *text, const char *file, json_t *root)
+{
+    if (fflush(text) != 0 || ferror(text)) {
+        (void)options_error(program, "the text cannot be printed");
+        json_decref(root);
+        return CLI_FAILED;
+    }
+    if (file == NULL) {
+        json_decref(root);
+        return CLI_DONE;
+    }
+    return json_out_write(program, file, root);
+}

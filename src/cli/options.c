@@ -48,6 +48,26 @@ bool options_same_file(const char *program, const char *option, const char *outp
     return same;
 }
 
+bool options_one_output(const char *program, const char *one, const char *file, const char *other,
+                        const char *other_file)
+{
+    struct stat a;
+    struct stat b;
+
+    if (file == NULL || other_file == NULL) {
+        return false;
+    }
+    const bool same = strcmp(file, other_file) == 0 ||
+                      (strcmp(file, "-") != 0 && strcmp(other_file, "-") != 0 &&
+                       stat(file, &a) == 0 && stat(other_file, &b) == 0 && S_ISREG(a.st_mode) &&
+                       a.st_dev == b.st_dev && a.st_ino == b.st_ino);
+    if (same) {
+        (void)options_error(program, "%s and %s: both write to %s; give another file", one, other,
+                            file);
+    }
+    return same;
+}
+
 /* What access() says of the file, or where there is none of its folder. */
 static int output_error(const char *file)
 {
@@ -93,6 +113,42 @@ bool options_u32(const char *text, uint32_t *value)
     return true;
 }
 
+bool options_bytes(const char *text, const char **end, uint32_t *bytes)
+{
+    static const struct {
+        const char *word;
+        uint32_t times;
+    } units[] = {
+        /* longest first */
+        {"KiB", 1u << 10},  {"MiB", 1u << 20}, {"GiB", 1u << 30}, {"kB", 1000},    {"MB", 1000000},
+        {"GB", 1000000000}, {"k", 1u << 10},   {"K", 1u << 10},   {"m", 1u << 20}, {"M", 1u << 20},
+        {"g", 1u << 30},    {"G", 1u << 30},   {"B", 1},          {"", 1},
+    };
+    char *after = NULL;
+    uint64_t product = 0;
+
+    errno = 0;
+    const unsigned long long number =
+        isdigit((unsigned char)*text) ? strtoull(text, &after, 10) : 0;
+    if (after == NULL || errno != 0) {
+        return false;
+    }
+    size_t unit = 0;
+    while (strncmp(after, units[unit].word, strlen(units[unit].word)) != 0) {
+        unit++; /* the last one is in every text */
+    }
+    after += strlen(units[unit].word);
+    if (__builtin_mul_overflow((uint64_t)number, (uint64_t)units[unit].times, &product) ||
+        product > UINT32_MAX || (end == NULL && *after != '\0')) {
+        return false;
+    }
+    if (end != NULL) {
+        *end = after;
+    }
+    *bytes = (uint32_t)product;
+    return true;
+}
+
 static bool is_end(const struct argp_option *option)
 {
     return option->name == NULL && option->key == 0;
@@ -133,6 +189,13 @@ static int report_unknown(const struct argp *options, const char *program, const
     return CLI_BAD_INPUT;
 }
 
+/* "--name=" */
+static bool has_empty_value(const char *word)
+{
+    const char *equals = word[1] == '-' ? strchr(word, '=') : NULL;
+    return equals != NULL && equals[1] == '\0';
+}
+
 /* Look at all option words. Short options are one to a word. */
 static int check_words(const struct argp *options, int argc, char **argv, unsigned flags)
 {
@@ -157,12 +220,20 @@ static int check_words(const struct argp *options, int argc, char **argv, unsign
             return CLI_BAD_INPUT;
         }
         const bool needs = option->arg != NULL && (option->flags & OPTION_ARG_OPTIONAL) == 0;
-        if (needs && !has_value && ++i == argc) {
-            (void)options_error(argv[0], "option '%s' needs a value: %s", word, option->arg);
+        const bool apart = needs && !has_value;
+        if (has_empty_value(word) || (apart && (++i == argc || argv[i][0] == '\0'))) {
+            (void)options_error(argv[0], "option '%.*s' needs a value: %s", (int)strcspn(word, "="),
+                                word, option->arg);
             return CLI_BAD_INPUT;
         }
     }
     return 0;
+}
+
+int options_no_argument(const char *program, const char *argument)
+{
+    return options_error(program, "unknown argument '%s'; there are only options, see --help",
+                         argument);
 }
 
 const char *options_optional(char *argument, struct argp_state *state)

@@ -21,6 +21,8 @@ enum key {
     KEY_RAILS,
     KEY_WINDOW,
     KEY_MEMORY,
+    KEY_DEVICE,
+    KEY_STAGED,
     KEY_ROUNDS,
     KEY_PAIRS,
     KEY_SPAN,
@@ -40,6 +42,20 @@ enum key {
 
 #define ROUNDS_DEFAULT 5u
 #define PAIRS_DEFAULT  15u
+
+#define DEVICE_MAX 1023u
+
+#define MEMORY_ROWS                                                                                 \
+    {                                                                                               \
+        "memory", KEY_MEMORY, "KIND", 0, "host (default), or cuda: memory of a GPU, at both sides", \
+        0},                                                                                         \
+        {"device", KEY_DEVICE, "N", 0, "GPU of this side, and of --local's (default 0)", 0},        \
+    {                                                                                               \
+        "staged", KEY_STAGED, NULL, 0,                                                              \
+            "With --memory cuda: move pages through pinned host memory, for providers that "        \
+            "cannot reach GPUs",                                                                    \
+            0                                                                                       \
+    }
 
 #define COMMON_ROWS                                                                   \
     {"node",                                                                          \
@@ -66,11 +82,22 @@ static int read_number(const char *argument, uint32_t least, uint32_t most, cons
     return 0;
 }
 
+static int read_device(const char *argument, const char *program, struct perf_place *place)
+{
+    uint32_t device = 0;
+    const int error = read_number(argument, 0, DEVICE_MAX, program, "device", &device);
+
+    place->device = (int32_t)device;
+    return error;
+}
+
 /* ---- serve ---- */
 
 static const struct argp_option serve_table[] = {
     {"listen", KEY_LISTEN, "HOST:PORT", 0, "Address to listen on (default 127.0.0.1:7117)", 0},
     COMMON_ROWS,
+    {"device", KEY_DEVICE, "N", 0, "GPU that memory is taken of where it is asked for (default 0)",
+     0},
     {"once", KEY_ONCE, NULL, 0, "End after the first one who asks", 0},
     {0},
 };
@@ -84,8 +111,10 @@ static error_t parse_serve(int key, char *argument, struct argp_state *state)
         serve->listen = argument;
         return 0;
     case KEY_NODE:
-        serve->node = argument;
+        serve->place.node = argument;
         return 0;
+    case KEY_DEVICE:
+        return read_device(argument, state->name, &serve->place);
     case KEY_INSECURE:
         serve->insecure = true;
         return 0;
@@ -125,14 +154,14 @@ static const struct argp_option run_table[] = {
     {"local", KEY_LOCAL, NULL, 0, "Start the serving side here too", 0},
     {"provider", KEY_PROVIDER, "NAME", 0, "libfabric provider (default auto)", 0},
     {"sizes", KEY_SIZES, "BYTES,...", 0,
-     "Bytes of a page, k and m allowed (default 256,1k,4k,16k,64k,256k,1m)", 0},
+     "Bytes of a page, such as 4096, 4k or 1MiB (default 256,1k,4k,16k,64k,256k,1m)", 0},
     {"pages", KEY_PAGES, "N", 0, "Pages of a layer (default 256, or as many as make 32 MiB)", 0},
     {"order", KEY_ORDER, "WHICH", 0,
      "contiguous, scattered or both (default): where neighbours lie at source and target", 0},
     {"peers", KEY_PEERS, "N", 0, "Decode nodes written to at a time, 1 to 64 (default 1)", 0},
     {"rails", KEY_RAILS, "N", 0, "Endpoints that share each layer, 1 to 8 (default 1)", 0},
     {"window", KEY_WINDOW, "N", 0, "Writes on their way to a peer (default 64)", 0},
-    {"memory", KEY_MEMORY, "KIND", 0, "host (default); cuda is refused for now", 0},
+    MEMORY_ROWS,
     {"rounds", KEY_ROUNDS, "N", 0, "Repetitions of a row, whose median counts (default 5)", 0},
     {"span", KEY_SPAN, "MS", 0, "Milliseconds of a repetition (default 200)", 0},
     {"check", KEY_CHECK, NULL, 0, "Look at every byte at the target", 0},
@@ -153,15 +182,10 @@ static int read_sizes(const char *argument, const char *program, struct perf_opt
 
     o->size_count = 0;
     while (o->size_count < PERF_SIZES_MAX) {
-        char *end = NULL;
-        const unsigned long value = *at >= '0' && *at <= '9' ? strtoul(at, &end, 10) : 0;
-        const char unit = end != NULL ? *end : '\0';
-        const uint32_t shift = unit == 'k' ? 10 : unit == 'm' ? 20 : 0;
-        if (value == 0 || value > PERF_PAGE_BYTES_MAX >> shift) {
+        uint32_t *size = &o->sizes[o->size_count++];
+        if (!options_bytes(at, &at, size) || *size == 0 || *size > PERF_PAGE_BYTES_MAX) {
             break;
         }
-        o->sizes[o->size_count++] = (uint32_t)value << shift;
-        at = end + (shift != 0);
         if (*at == '\0') {
             return 0;
         }
@@ -170,8 +194,8 @@ static int read_sizes(const char *argument, const char *program, struct perf_opt
         }
     }
     return options_error(program,
-                         "--sizes %s: not a list of at most %u sizes such as 256,4k,1m, each up to "
-                         "1024m",
+                         "--sizes %s: not a list of at most %u sizes such as 256,4k,1MiB, each up "
+                         "to 1GiB",
                          argument, PERF_SIZES_MAX);
 }
 
@@ -186,15 +210,12 @@ static int read_order(const char *argument, const char *program, struct perf_opt
                : options_error(program, "--order %s: use contiguous, scattered or both", argument);
 }
 
-static int read_memory(const char *argument, const char *program)
+static int read_memory(const char *argument, const char *program, struct perf_options *o)
 {
-    if (strcmp(argument, "cuda") == 0) {
-        return options_error(program, "--memory cuda: device memory cannot be measured yet; use "
-                                      "host");
-    }
-    return strcmp(argument, "host") == 0
+    o->cuda = strcmp(argument, "cuda") == 0;
+    return o->cuda || strcmp(argument, "host") == 0
                ? 0
-               : options_error(program, "--memory %s: use host", argument);
+               : options_error(program, "--memory %s: use host or cuda", argument);
 }
 
 static error_t parse_run_number(int key, const char *argument, const char *program,
@@ -225,12 +246,19 @@ static error_t end_run(const char *program, struct perf_options *o)
     if ((o->address != NULL) == o->local) {
         return options_error(program, "give the address of 'halage perf serve', or --local");
     }
+    if (!o->cuda && (o->staged || o->device)) {
+        return options_error(program, "--%s: is for memory of GPUs: add --memory cuda",
+                             o->staged ? "staged" : "device");
+    }
     if (o->plant && !o->check) {
         return options_error(program, "--plant needs --check");
     }
     if (o->bare && (o->peers > 1 || o->rails > 1)) {
         return options_error(program, "--bare has one peer and one rail; leave out --peers and "
                                       "--rails");
+    }
+    if (o->bare && o->cuda) {
+        return options_error(program, "--bare has host memory; leave out --memory cuda");
     }
     if (o->bare ? o->rounds != 0 : o->pairs != 0) {
         return options_error(program, "--%s is for runs %s --bare; use --%s",
@@ -256,7 +284,15 @@ static error_t parse_run(int key, char *argument, struct argp_state *state)
         o->provider = argument;
         return 0;
     case KEY_NODE:
-        o->node = argument;
+        o->place.node = argument;
+        return 0;
+    case KEY_MEMORY:
+        return read_memory(argument, state->name, o);
+    case KEY_DEVICE:
+        o->device = true;
+        return read_device(argument, state->name, &o->place);
+    case KEY_STAGED:
+        o->staged = true;
         return 0;
     case KEY_INSECURE:
         o->insecure = true;
@@ -265,8 +301,6 @@ static error_t parse_run(int key, char *argument, struct argp_state *state)
         return read_sizes(argument, state->name, o);
     case KEY_ORDER:
         return read_order(argument, state->name, o);
-    case KEY_MEMORY:
-        return read_memory(argument, state->name);
     case KEY_CHECK:
         o->check = true;
         return 0;
@@ -327,7 +361,8 @@ static int run_main(int argc, char **argv)
     argv[0] = name;
     if (options_parse(&options, argc, argv, 0, &o) != 0 ||
         !options_output_possible(name, "--json", o.json_file) ||
-        !options_output_possible(name, "--write", o.tsv_file)) {
+        !options_output_possible(name, "--write", o.tsv_file) ||
+        options_one_output(name, "--json", o.json_file, "--write", o.tsv_file)) {
         return CLI_BAD_INPUT;
     }
     return perf_run(&o);
@@ -338,13 +373,15 @@ static int run_main(int argc, char **argv)
 static const struct argp_option layer_table[] = {
     {"local", KEY_LOCAL, NULL, 0, "Start the serving side here too", 0},
     {"provider", KEY_PROVIDER, "NAME", 0, "libfabric provider (default auto)", 0},
-    {"page-bytes", KEY_PAGE_BYTES, "N", 0, "Bytes of a page (default 16384)", 0},
+    {"page-bytes", KEY_PAGE_BYTES, "BYTES", 0, "Bytes of a page, such as 16384 or 16k (default)",
+     0},
     {"pages", KEY_PAGES, "N", 0, "Pages of a layer (default 8)", 0},
     {"layers", KEY_LAYERS, "N", 0, "Layers, 1 to 64 (default 32)", 0},
     {"forwards", KEY_FORWARDS, "N", 0, "Forward passes, one request each (default 50)", 0},
     {"layer-us", KEY_LAYER_US, "US", 0, "Microseconds that a layer takes (default 500)", 0},
     {"counters", KEY_COUNTERS, "WHO", 0,
      "core, thread or both (default): who reads the counter word", 0},
+    MEMORY_ROWS,
     {"cpu", KEY_CPU, "N", 0, "Give this processor to the core thread alone", 0},
     {"json", KEY_JSON, "FILE", 0, "Write all numbers as JSON ('-': standard output)", 0},
     COMMON_ROWS,
@@ -358,7 +395,11 @@ static error_t parse_layer_number(int key, const char *argument, const char *pro
 
     switch (key) {
     case KEY_PAGE_BYTES:
-        return read_number(argument, 1, PERF_PAGE_BYTES_MAX, program, "page-bytes", &o->page_bytes);
+        return options_bytes(argument, NULL, &o->page_bytes) && o->page_bytes > 0 &&
+                       o->page_bytes <= PERF_PAGE_BYTES_MAX
+                   ? 0
+                   : options_error(program, "--page-bytes %s: not a size such as 16k, up to 1GiB",
+                                   argument);
     case KEY_LAYERS:
         return read_number(argument, 1, PERF_LAYERS_MAX, program, "layers", &o->layers);
     case KEY_FORWARDS:
@@ -386,6 +427,9 @@ static error_t parse_layer(int key, char *argument, struct argp_state *state)
     case KEY_PROVIDER:
     case KEY_NODE:
     case KEY_INSECURE:
+    case KEY_MEMORY:
+    case KEY_DEVICE:
+    case KEY_STAGED:
     case KEY_JSON:
     case ARGP_KEY_ARG:
     case ARGP_KEY_END:
@@ -420,6 +464,7 @@ static int layer_main(int argc, char **argv)
                              .page_bytes = 16384,
                              .pages = 8,
                              .layers = 32,
+                             .window = 64,
                              .forwards = 50,
                              .layer_us = 500,
                              .cpu = -1,

@@ -21,6 +21,7 @@
 
 struct bare {
     struct perf_end end; /* first */
+    uint8_t *memory;     /* the host's */
     struct fi_info *info;
     struct fid_fabric *fabric;
     struct fid_domain *domain;
@@ -58,8 +59,7 @@ static int post(struct bare *b)
     const uint32_t bytes = b->end.arena->shape.page_bytes;
 
     while (b->posted < b->wanted && b->posted - b->over < window) {
-        const struct iovec from = {.iov_base = b->end.arena->memory + b->source[b->at],
-                                   .iov_len = bytes};
+        const struct iovec from = {.iov_base = b->memory + b->source[b->at], .iov_len = bytes};
         const struct fi_rma_iov to = {
             .addr = b->other.base + b->target[b->target_at], .len = bytes, .key = b->other.key};
         const struct fi_msg_rma message = {
@@ -227,8 +227,8 @@ static const char *open_fids(struct bare *b, int *rc)
         (*rc = fi_enable(b->ep)) != 0) {
         return "fi_endpoint";
     }
-    if ((*rc = fi_mr_reg(b->domain, b->end.arena->memory, b->end.arena->bytes,
-                         FI_WRITE | FI_REMOTE_WRITE, 0, 77, 0, &b->mr, NULL)) != 0) {
+    if ((*rc = fi_mr_reg(b->domain, b->memory, b->end.arena->bytes, FI_WRITE | FI_REMOTE_WRITE, 0,
+                         77, 0, &b->mr, NULL)) != 0) {
         return "fi_mr_reg";
     }
     if ((info->domain_attr->mr_mode & FI_MR_ENDPOINT) != 0 &&
@@ -240,7 +240,7 @@ static const char *open_fids(struct bare *b, int *rc)
 
 static const char *open_all(struct bare *b, const char *node, int *rc)
 {
-    const struct ofi_provider *provider = ofi_provider_find(b->end.arena->shape.provider);
+    const struct ofi_provider *provider = ofi_provider_find(b->end.arena->shape.way.provider);
     struct perf_ready *ready = &b->end.ready;
     size_t bytes = sizeof ready->address;
 
@@ -261,9 +261,8 @@ static const char *open_all(struct bare *b, const char *node, int *rc)
     }
     ready->address_bytes = hlg_u32(bytes);
     ready->key = fi_mr_key(b->mr);
-    ready->base = (b->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0
-                      ? (uint64_t)(uintptr_t)b->end.arena->memory
-                      : 0;
+    ready->base =
+        (b->info->domain_attr->mr_mode & FI_MR_VIRT_ADDR) != 0 ? (uint64_t)(uintptr_t)b->memory : 0;
     return NULL;
 }
 
@@ -284,6 +283,7 @@ int perf_bare_open(struct perf_arena *arena, bool target, const struct perf_plac
         return -HLG_ENOMEM;
     }
     b->end = (struct perf_end){.ops = &ops, .arena = arena, .target = target};
+    b->memory = hlg_memory_base(arena->memory);
     if (!plan(b)) {
         (void)snprintf(error, PERF_ERROR_BYTES, "out of memory");
         bare_close(&b->end);

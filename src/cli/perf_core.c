@@ -9,7 +9,6 @@
 
 #include <halage/places.h>
 #include <halage/pump.h>
-#include <halage/transport/ofi.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +24,7 @@ struct core;
 /* A pump: the one of the source, or that of a peer of the target. */
 struct node {
     struct core *core;
+    struct perf_fabric fabric; /* of its own: a flusher answers one pump */
     struct hlg_pump *pump;
     struct hlg_place *places;
     hlg_handle open[PERF_SLOTS];  /* target: 0: free */
@@ -35,7 +35,6 @@ struct node {
 
 struct core {
     struct perf_end end; /* first */
-    struct hlg_fabric *fabric;
     struct hlg_layout layout;
     struct node nodes[PERF_PEERS_MAX];
     uint32_t node_count;
@@ -223,10 +222,8 @@ static void core_close(struct perf_end *end)
 
     for (uint32_t i = 0; i < c->node_count; i++) {
         hlg_pump_destroy(c->nodes[i].pump);
+        perf_fabric_close(&c->nodes[i].fabric);
         free(c->nodes[i].places);
-    }
-    if (c->fabric != NULL) {
-        hlg_ofi_close(c->fabric);
     }
     free(c);
 }
@@ -266,36 +263,11 @@ static void set_limits(const struct perf_case *shape, bool target, struct hlg_li
     limits->lease_ns = LEASE_NS;
 }
 
-static void set_layout(const struct perf_arena *arena, struct hlg_layout *layout)
-{
-    const struct perf_case *shape = &arena->shape;
-
-    *layout = (struct hlg_layout){
-        .tp = 1,
-        .stages = 1,
-        .pools = 1,
-        .layers = shape->layers,
-        .stage_limit = {shape->layers},
-        .rank_limit = 1,
-        .all_reduce = 1,
-        .piece_bytes_max = hlg_max_u32(HLG_PIECE_BYTES_DEFAULT, shape->page_bytes),
-        .group_count = 1,
-        .groups = {{.kind = HLG_GROUP_PAGED,
-                    .planes = 1,
-                    .heads = 1,
-                    .head_bytes = shape->page_bytes,
-                    .page_tokens = 1,
-                    .page_count = arena->page_count,
-                    .layers = {shape->layers == 64 ? UINT64_MAX : (1ull << shape->layers) - 1}}}};
-}
-
-static int open_node(struct core *c, uint32_t index, char *error)
+static int open_node(struct core *c, uint32_t index, const struct perf_place *place, char *error)
 {
     struct perf_arena *arena = c->end.arena;
     const struct perf_case *shape = &arena->shape;
-    const struct hlg_pump_region region = {
-        .memory = HLG_MEM_HOST(arena->memory + index * arena->peer_bytes, arena->peer_bytes),
-    };
+    const struct hlg_pump_region region = {.memory = perf_arena_region(arena, index)};
     struct node *n = &c->nodes[index];
     struct hlg_limits limits;
 
@@ -304,6 +276,10 @@ static int open_node(struct core *c, uint32_t index, char *error)
     if (n->places == NULL) {
         (void)snprintf(error, PERF_ERROR_BYTES, "out of memory");
         return -HLG_ENOMEM;
+    }
+    const int rc = perf_fabric_open(shape, place, c->end.target, &n->fabric, error);
+    if (rc != 0) {
+        return rc;
     }
     for (uint32_t layer = 0; layer < shape->layers; layer++) {
         n->places[layer] = (struct hlg_place){
@@ -314,7 +290,7 @@ static int open_node(struct core *c, uint32_t index, char *error)
     }
     set_limits(shape, c->end.target, &limits);
     struct hlg_pump_config config = {.role = c->end.target ? HLG_ROLE_DECODE : HLG_ROLE_PREFILL,
-                                     .fabric = c->fabric,
+                                     .fabric = n->fabric.top,
                                      .regions = &region,
                                      .region_count = 1,
                                      .places = n->places,
@@ -346,13 +322,6 @@ int perf_core_open(struct perf_arena *arena, bool target, const struct perf_plac
                                             .begin = core_begin,
                                             .over = core_over,
                                             .close = core_close};
-    const struct perf_case *shape = &arena->shape;
-    const struct hlg_ofi_config config = {.provider = shape->provider,
-                                          .node = place->node,
-                                          .rails = shape->rails,
-                                          .pieces_max = hlg_max_u32(256, shape->window),
-                                          .peer_pieces_max = shape->window};
-
     struct core *c = calloc(1, sizeof *c);
     if (c == NULL) {
         (void)snprintf(error, PERF_ERROR_BYTES, "out of memory");
@@ -361,14 +330,11 @@ int perf_core_open(struct perf_arena *arena, bool target, const struct perf_plac
     c->end.ops = &ops;
     c->end.arena = arena;
     c->end.target = target;
-    set_layout(arena, &c->layout);
-    int rc = hlg_ofi_open(&config, &c->fabric, error, PERF_ERROR_BYTES);
-    for (uint32_t i = 0; rc == 0 && i < (target ? shape->peers : 1); i++) {
-        rc = open_node(c, i, error);
-        c->node_count += rc == 0;
-        if (rc != 0) {
-            free(c->nodes[i].places);
-        }
+    perf_arena_layout(arena, &c->layout);
+    int rc = 0;
+    for (uint32_t i = 0; rc == 0 && i < (target ? arena->shape.peers : 1); i++) {
+        c->node_count++;
+        rc = open_node(c, i, place, error);
     }
     if (rc != 0) {
         core_close(&c->end);

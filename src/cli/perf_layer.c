@@ -4,29 +4,23 @@
  * are a stamp until the layer's first write is handed to the transport (seen by a decorator of the fabric), and
  * the last stamp until the source has all of it back and the target's engine knows.
  */
-#define _GNU_SOURCE /* sched_setaffinity, MAP_ANONYMOUS */
+#define _GNU_SOURCE /* sched_setaffinity */
 #include "perf.h"
 
 #include "cli.h"
 #include "options.h"
 
-#include <halage/messenger.h>
-#include <halage/transport/ofi.h>
-
 #include <jansson.h>
 
 #include <errno.h>
-#include <poll.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <time.h>
 
 #define WARM_UPS  2u
 #define WAIT_NS   (30 * HLG_NS_PER_S)
-#define SLICE_MS  100
 #define ENDPOINTS 8u
 
 enum span {
@@ -55,12 +49,9 @@ struct spy {
 struct layer_run {
     const struct perf_options *options;
     struct perf_session *session;
-    struct perf_layer_case shape;
+    struct perf_case shape;
     struct spy spy;
-    struct hlg_messenger *messenger;
-    void *memory;
-    uint64_t bytes;
-    uint32_t *pages;
+    struct perf_node node;
     hlg_time *stamps; /* [layers of all forwards] */
     _Atomic uint32_t word;
     hlg_ticket waiting;   /* requested, not yet admitted; 0: none */
@@ -123,6 +114,14 @@ static hlg_time spy_now(struct hlg_fabric *fabric)
     return s->below->now(s->below);
 }
 
+static int spy_prepare(struct hlg_fabric *fabric, const struct hlg_mem_region *region, char *error,
+                       size_t error_bytes)
+{
+    struct spy *s = (struct spy *)fabric;
+
+    return s->below->prepare(s->below, region, error, error_bytes);
+}
+
 static int fail(struct layer_run *r, const char *sentence)
 {
     (void)snprintf(r->error, sizeof r->error, "%.180s", sentence);
@@ -131,55 +130,36 @@ static int fail(struct layer_run *r, const char *sentence)
 
 /* ---- the prefill node ---- */
 
-static int make_messenger(struct layer_run *r, bool core)
+static int open_node(struct layer_run *r, bool core)
 {
+    const char *ip = r->session->place.node;
+    const bool v6 = strchr(ip, ':') != NULL;
     char listen[HLG_TCP_NAME_BYTES];
-    const bool v6 = strchr(r->session->place.node, ':') != NULL;
     struct hlg_messenger_config config;
 
-    (void)snprintf(listen, sizeof listen, v6 ? "[%s]:0" : "%s:0", r->session->place.node);
-    hlg_messenger_config_default(&config);
-    config.role = HLG_ROLE_PREFILL;
-    config.fabric = &r->spy.fabric;
-    config.listen = listen;
-    config.allow_unauthenticated = r->options->insecure;
-    config.cpu = r->options->cpu;
-    config.counter_core = core;
-    config.counter_ns = 0; /* a thread that polls does nothing else */
-    config.limits.message_bytes_max = PERF_FRAME_BYTES;
-    config.limits.prompt_bytes_max = 64;
-    perf_layer_layout(&r->shape, &config.layout);
-    int rc = hlg_messenger_create(&config, &r->messenger, r->error, sizeof r->error);
+    int rc = perf_node_open(&r->node, HLG_ROLE_PREFILL, &r->shape, &r->session->place,
+                            r->options->insecure, &config, r->error);
     if (rc != 0) {
         return rc;
     }
-    rc = hlg_messenger_region_add(r->messenger, 0, &HLG_MEM_HOST(r->memory, r->bytes));
-    rc = rc >= 0 ? hlg_messenger_places_linear(r->messenger) : rc;
-    rc = rc >= 0 ? hlg_messenger_counter_watch(r->messenger, 0, &r->word) : rc;
-    rc = rc >= 0 ? hlg_messenger_start(r->messenger) : rc;
-    if (rc < 0) {
-        return fail(r, hlg_messenger_error(r->messenger));
-    }
-    (void)snprintf(r->shape.address, sizeof r->shape.address, v6 ? "[%s]:%d" : "%s:%d",
-                   r->session->place.node, hlg_messenger_port(r->messenger));
-    return 0;
-}
-
-static int await(struct layer_run *r, uint32_t kind, struct perf_message *message)
-{
-    const int got = perf_await(r->session->channel, WAIT_NS, message);
-
-    if (got == 1 && message->kind == kind) {
-        return 0;
-    }
-    if (perf_interrupted()) {
-        return -HLG_ECANCELED;
-    }
-    if (got == 1 && message->kind == PERF_MESSAGE_ERROR) {
-        (void)snprintf(r->error, sizeof r->error, "the serving side says: %.160s", message->text);
-        return -HLG_EIO;
-    }
-    return fail(r, "the serving side does not answer");
+    r->spy.below = r->node.fabric.top;
+    r->spy.fabric =
+        (struct hlg_fabric){.open = spy_open,
+                            .query = spy_query,
+                            .now = spy_now,
+                            .rails = 1,
+                            .prepare = r->spy.below->prepare != NULL ? spy_prepare : NULL,
+                            .flusher = r->spy.below->flusher};
+    (void)snprintf(listen, sizeof listen, v6 ? "[%s]:0" : "%s:0", ip);
+    config.fabric = &r->spy.fabric;
+    config.listen = listen;
+    config.cpu = r->options->cpu;
+    config.counter_core = core;
+    config.counter_ns = 0; /* a thread that polls does nothing else */
+    rc = perf_node_start(&r->node, &config, &r->word, r->error);
+    (void)snprintf(r->shape.address, sizeof r->shape.address, v6 ? "[%s]:%d" : "%s:%d", ip,
+                   rc == 0 ? hlg_messenger_port(r->node.messenger) : 0);
+    return rc;
 }
 
 /* The next report of that kind; others pass by, unless something went wrong. */
@@ -187,24 +167,19 @@ static int next_report(struct layer_run *r, uint32_t kind, struct hlg_report *re
 {
     const hlg_time limit = perf_now() + WAIT_NS;
 
-    while (perf_now() < limit && !perf_interrupted()) {
-        if (hlg_messenger_poll(r->messenger, report, sizeof *report, 1) == 1) {
-            if (report->kind == kind) {
-                return 0;
-            }
-            if (report->kind == HLG_NOTICE_REQUESTED) {
-                r->waiting = report->ticket; /* the target is faster than the source's own end */
-            } else if (report->kind == HLG_NOTICE_PEER_DOWN) {
-                return fail(r, "the session with the serving side ended");
-            } else if (report->kind != HLG_NOTICE_PEER_UP) {
-                (void)snprintf(r->error, sizeof r->error, "a request failed: %s %.100s",
-                               hlg_error_text(report->error), report->text);
-                return -HLG_EIO;
-            }
-            continue;
+    while (perf_now() < limit && perf_node_report(&r->node, WAIT_NS, report) == 1) {
+        if (report->kind == kind) {
+            return 0;
         }
-        struct pollfd fd = {.fd = hlg_messenger_fd(r->messenger), .events = POLLIN};
-        (void)poll(&fd, 1, SLICE_MS); /* an error or a signal only makes it look again */
+        if (report->kind == HLG_NOTICE_REQUESTED) {
+            r->waiting = report->ticket; /* the target is faster than the source's own end */
+        } else if (report->kind == HLG_NOTICE_PEER_DOWN) {
+            return fail(r, "the session with the serving side ended");
+        } else if (report->kind != HLG_NOTICE_PEER_UP) {
+            (void)snprintf(r->error, sizeof r->error, "a request failed: %s %.100s",
+                           hlg_error_text(report->error), report->text);
+            return -HLG_EIO;
+        }
     }
     return perf_interrupted() ? -HLG_ECANCELED : fail(r, "no request came in time");
 }
@@ -245,7 +220,7 @@ static int one_forward(struct layer_run *r, uint32_t index)
     struct perf_message message;
     struct hlg_admit admit = {.size = sizeof admit};
 
-    admit.groups[0] = (struct hlg_page_list){.count = r->shape.pages, .pages = r->pages};
+    admit.groups[0] = (struct hlg_page_list){.count = r->shape.pages, .pages = r->node.arena.pages};
     report.ticket = r->waiting;
     int rc = r->waiting != 0 ? 0 : next_report(r, HLG_NOTICE_REQUESTED, &report);
     if (rc != 0) {
@@ -253,17 +228,19 @@ static int one_forward(struct layer_run *r, uint32_t index)
     }
     const hlg_ticket ticket = report.ticket;
     r->waiting = 0;
-    rc = hlg_messenger_admit(r->messenger, ticket, &admit);
-    rc = rc == 0 ? hlg_messenger_chunk(r->messenger, ticket, index + 1, 0, r->shape.pages) : rc;
+    rc = hlg_messenger_admit(r->node.messenger, ticket, &admit);
+    rc =
+        rc == 0 ? hlg_messenger_chunk(r->node.messenger, ticket, index + 1, 0, r->shape.pages) : rc;
     if (rc < 0) {
         return fail(r, hlg_error_text(rc));
     }
     compute(r, index + 1, stamps);
-    rc = hlg_messenger_forward_end(r->messenger, index + 1);
+    rc = hlg_messenger_forward_end(r->node.messenger, index + 1);
     rc = rc == 0 ? next_report(r, HLG_NOTICE_SENT, &report) : fail(r, hlg_error_text(rc));
     const hlg_time sent = report.noticed;
-    rc = rc == 0 ? hlg_messenger_release(r->messenger, ticket) : rc;
-    rc = rc == 0 ? await(r, PERF_MESSAGE_DONE, &message) : rc;
+    rc = rc == 0 ? hlg_messenger_release(r->node.messenger, ticket) : rc;
+    rc = rc == 0 ? perf_session_await(r->session, PERF_MESSAGE_DONE, WAIT_NS, &message, r->error)
+                 : rc;
     for (uint32_t i = 0; rc == 0 && index >= WARM_UPS && i < layers; i++) {
         const uint64_t layer = (uint64_t)index * layers + i;
         add(r, SPAN_HANDED, stamps[i], r->spy.handed[layer]);
@@ -281,10 +258,11 @@ static int one_forward(struct layer_run *r, uint32_t index)
 static int run_forwards(struct layer_run *r)
 {
     const uint32_t forwards = r->options->forwards + WARM_UPS;
-    struct perf_message message = {.kind = PERF_MESSAGE_LAYER, .layer = r->shape};
+    struct perf_message message = {.kind = PERF_MESSAGE_CASE, .shape = r->shape};
 
     int rc = perf_send(r->session->channel, &message);
-    rc = rc == 0 ? await(r, PERF_MESSAGE_UP, &message) : rc;
+    rc =
+        rc == 0 ? perf_session_await(r->session, PERF_MESSAGE_UP, WAIT_NS, &message, r->error) : rc;
     message = (struct perf_message){.kind = PERF_MESSAGE_GO};
     message.go.count = forwards;
     rc = rc == 0 ? perf_send(r->session->channel, &message) : rc;
@@ -310,6 +288,7 @@ static json_t *show(struct layer_run *r, const char *placement)
                                              "last stamp to source done",
                                              "last stamp to target ready"};
     static const char *const keys[SPANS] = {"handed_us", "posted_us", "sent_us", "ready_us"};
+    FILE *out = perf_out(r->options);
     json_t *made = json_pack("{s:s}", "counters", placement);
 
     for (uint32_t span = 0; span < SPANS; span++) {
@@ -322,85 +301,67 @@ static json_t *show(struct layer_run *r, const char *placement)
         const double p50 = perf_quantile(values, count, 0.5);
         const double p90 = perf_quantile(values, count, 0.9);
         const double p99 = perf_quantile(values, count, 0.99);
-        (void)printf("%-8s %-27s %7u %9.2f %9.2f %9.2f %9.2f\n", placement, names[span], count, p50,
-                     p90, p99, values[count - 1]);
+        (void)fprintf(out, "%-8s %-27s %7u %9.2f %9.2f %9.2f %9.2f\n", placement, names[span],
+                      count, p50, p90, p99, values[count - 1]);
         (void)json_object_set_new(made, keys[span],
                                   json_pack("{s:i, s:f, s:f, s:f, s:f}", "count", (int)count, "p50",
                                             p50, "p90", p90, "p99", p99, "max", values[count - 1]));
     }
-    (void)fflush(stdout);
+    (void)fflush(out);
     return made;
 }
 
 static void free_run(struct layer_run *r)
 {
-    (void)hlg_messenger_destroy(r->messenger);
-    if (r->spy.below != NULL) {
-        hlg_ofi_close(r->spy.below);
-    }
-    if (r->memory != NULL) {
-        (void)munmap(r->memory, r->bytes);
-    }
+    perf_node_close(&r->node);
     for (uint32_t span = 0; span < SPANS; span++) {
         free(r->spans[span]);
     }
     free(r->spy.handed);
     free(r->spy.posted);
     free(r->stamps);
-    free(r->pages);
     free(r);
 }
 
 static bool allocate(struct layer_run *r)
 {
     const uint64_t layers = (uint64_t)(r->options->forwards + WARM_UPS) * r->shape.layers;
-    struct hlg_layout layout;
     bool good = true;
 
-    perf_layer_layout(&r->shape, &layout);
-    if (hlg_places_linear(&layout, 0, NULL, 0, &r->bytes) < 0) {
-        return false;
-    }
-    void *memory = mmap(NULL, r->bytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    r->memory = memory == MAP_FAILED ? NULL : memory;
     r->spy.layers = layers;
     r->spy.layer_bytes = (uint64_t)r->shape.pages * r->shape.page_bytes;
     r->spy.handed = calloc(layers, sizeof *r->spy.handed);
     r->spy.posted = calloc(layers, sizeof *r->spy.posted);
     r->stamps = calloc(layers, sizeof *r->stamps);
-    r->pages = malloc(r->shape.pages * sizeof *r->pages);
     for (uint32_t span = 0; span < SPANS; span++) {
         r->spans[span] = calloc(layers, sizeof *r->spans[span]);
         good = good && r->spans[span] != NULL;
     }
-    for (uint32_t i = 0; r->pages != NULL && i < r->shape.pages; i++) {
-        r->pages[i] = i;
-    }
-    return good && r->memory != NULL && r->spy.handed != NULL && r->spy.posted != NULL &&
-           r->stamps != NULL && r->pages != NULL;
+    return good && r->spy.handed != NULL && r->spy.posted != NULL && r->stamps != NULL;
 }
 
 static int run_placement(const struct perf_options *options, struct perf_session *session,
                          bool core, json_t *rows)
 {
-    const struct hlg_ofi_config ofi = {.provider = session->provider, .node = session->place.node};
     struct layer_run *r = calloc(1, sizeof *r);
 
     if (r == NULL) {
+        (void)options_error(options->program, "out of memory");
         return CLI_FAILED;
     }
     r->options = options;
     r->session = session;
-    r->shape = (struct perf_layer_case){
-        .page_bytes = options->page_bytes, .pages = options->pages, .layers = options->layers};
-    memcpy(r->shape.provider, session->provider, sizeof r->shape.provider);
-    r->spy.fabric =
-        (struct hlg_fabric){.open = spy_open, .query = spy_query, .now = spy_now, .rails = 1};
+    r->shape = (struct perf_case){.path = PERF_LAYER,
+                                  .page_bytes = options->page_bytes,
+                                  .pages = options->pages,
+                                  .layers = options->layers,
+                                  .peers = 1,
+                                  .rails = 1,
+                                  .window = options->window,
+                                  .way = session->way};
     spying = &r->spy;
-    int rc = allocate(r) ? 0 : fail(r, "there is no memory for so many pages");
-    rc = rc == 0 ? hlg_ofi_open(&ofi, &r->spy.below, r->error, sizeof r->error) : rc;
-    rc = rc == 0 ? make_messenger(r, core) : rc;
+    int rc = allocate(r) ? 0 : fail(r, "out of memory");
+    rc = rc == 0 ? open_node(r, core) : rc;
     rc = rc == 0 ? run_forwards(r) : rc;
     (void)json_array_append_new(rows, show(r, core ? "core" : "thread"));
     if (rc != 0 && !perf_interrupted()) {
@@ -429,12 +390,13 @@ static bool leave_cpu(const struct perf_options *options)
     return sched_setaffinity(0, sizeof cpus, &cpus) == 0;
 }
 
-static int write_json(const struct perf_options *options, const char *provider, json_t *rows)
+static int write_json(const struct perf_options *options, const struct perf_way *way, json_t *rows)
 {
-    json_t *root = json_pack("{s:s, s:i, s:i, s:i, s:i, s:i, s:O}", "provider", provider,
-                             "page_bytes", (int)options->page_bytes, "pages", (int)options->pages,
-                             "layers", (int)options->layers, "forwards", (int)options->forwards,
-                             "layer_us", (int)options->layer_us, "rows", rows);
+    json_t *root = json_pack(
+        "{s:s, s:s, s:b, s:i, s:i, s:i, s:i, s:i, s:O}", "provider", way->provider, "memory",
+        options->cuda ? "cuda" : "host", "staged", way->staged != 0, "page_bytes",
+        (int)options->page_bytes, "pages", (int)options->pages, "layers", (int)options->layers,
+        "forwards", (int)options->forwards, "layer_us", (int)options->layer_us, "rows", rows);
     const char *file = options->json_file;
 
     if (file == NULL) {
@@ -465,18 +427,20 @@ int perf_layer(const struct perf_options *options)
         json_decref(rows);
         return opened;
     }
-    (void)printf("provider %s, %u forwards of %u layers, a layer of %u pages of %u B each %u us; "
-                 "times in us\n%-8s %-27s %7s %9s %9s %9s %9s\n",
-                 session.provider, options->forwards, options->layers, options->pages,
-                 options->page_bytes, options->layer_us, "counters", "from, to", "#", "p50", "p90",
-                 "p99", "max");
+    (void)fprintf(
+        perf_out(options),
+        "provider %s, %s, %u forwards of %u layers, a layer of %u pages of %u B each %u us; "
+        "times in us\n%-8s %-27s %7s %9s %9s %9s %9s\n",
+        session.way.provider, perf_way_text(&session.way), options->forwards, options->layers,
+        options->pages, options->page_bytes, options->layer_us, "counters", "from, to", "#", "p50",
+        "p90", "p99", "max");
     if (options->core) {
         status = run_placement(options, &session, true, rows);
     }
     if (options->thread && status == CLI_DONE) {
         status = run_placement(options, &session, false, rows);
     }
-    const int written = write_json(options, session.provider, rows);
+    const int written = write_json(options, &session.way, rows);
     json_decref(rows);
     perf_session_close(&session);
     if (status == CLI_DONE && (fflush(stdout) != 0 || ferror(stdout) != 0)) {

@@ -2,18 +2,21 @@
 #define _GNU_SOURCE /* ppoll */
 #include "perf.h"
 
+#include "cli.h"
+
 #include <halage/wire.h>
 
 #include <poll.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-_Static_assert(sizeof(struct perf_case) == 56, "crosses the wire");
-_Static_assert(sizeof(struct perf_ready) == 88, "crosses the wire");
-_Static_assert(sizeof(struct perf_layer_case) == 112, "crosses the wire");
+_Static_assert(sizeof(struct perf_case) == 144, "crosses the wire");
+_Static_assert(sizeof(struct perf_ready) == 96, "crosses the wire");
 _Static_assert(sizeof(struct perf_message) == 216, "crosses the wire");
 
 static volatile sig_atomic_t interrupted;
+static const char *volatile watched = "";
 
 static void on_signal(int number)
 {
@@ -21,13 +24,37 @@ static void on_signal(int number)
     interrupted = 1;
 }
 
+static void on_alarm(int number)
+{
+    static const char text[] =
+        ": the provider has not returned for a minute, as shm does not when its "
+        "other side has died: this process ends; start it again\n";
+
+    (void)number;
+    /* Nothing else may be called here, and nobody hears of what cannot be written. */
+    if (write(STDERR_FILENO, watched, strlen(watched)) >= 0 &&
+        write(STDERR_FILENO, text, sizeof text - 1) >= 0) {
+        _exit(CLI_FAILED);
+    }
+    _exit(CLI_FAILED);
+}
+
+void perf_watch(const char *program)
+{
+    watched = program != NULL ? program : "";
+    (void)alarm(program != NULL ? PERF_STUCK_S : 0);
+}
+
+/* A second signal ends the process, wherever it is. */
 void perf_catch(void)
 {
-    const struct sigaction action = {.sa_handler = on_signal};
+    const struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    const struct sigaction stuck = {.sa_handler = on_alarm};
 
     interrupted = 0;
     (void)sigaction(SIGINT, &action, NULL);
     (void)sigaction(SIGTERM, &action, NULL);
+    (void)sigaction(SIGALRM, &stuck, NULL);
     (void)signal(SIGPIPE, SIG_IGN);
 }
 
@@ -127,14 +154,8 @@ bool perf_case_check(const struct perf_case *shape, char *error)
            in_range(shape->rails, 1, PERF_RAILS_MAX, "rails", error) &&
            in_range(shape->window, 1, PERF_WINDOW_MAX, "window", error) &&
            in_range(shape->check, 0, 1, "check", error) &&
-           is_text(shape->provider, sizeof shape->provider, error);
-}
-
-bool perf_layer_check(const struct perf_layer_case *shape, char *error)
-{
-    return in_range(shape->page_bytes, 1, PERF_PAGE_BYTES_MAX, "page bytes", error) &&
-           in_range(shape->pages, 1, PERF_PAGES_MAX, "pages", error) &&
-           in_range(shape->layers, 1, PERF_LAYERS_MAX, "layers", error) &&
-           is_text(shape->provider, sizeof shape->provider, error) &&
-           is_text(shape->address, sizeof shape->address, error);
+           in_range(shape->way.memory, HLG_MEMORY_HOST, HLG_MEMORY_CUDA, "memory", error) &&
+           in_range(shape->way.staged, 0, shape->way.memory == HLG_MEMORY_CUDA, "staged", error) &&
+           is_text(shape->way.provider, sizeof shape->way.provider, error) &&
+           (shape->path != PERF_LAYER || is_text(shape->address, sizeof shape->address, error));
 }

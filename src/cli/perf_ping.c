@@ -5,7 +5,6 @@
 #include "perf.h"
 
 #include <halage/message.h>
-#include <halage/transport/ofi.h>
 
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 
 struct ping {
     struct perf_end end; /* first */
-    struct hlg_fabric *fabric;
+    struct perf_fabric fabric;
     struct hlg_transport *transport;
     hlg_mem mem;
     uint32_t peer;
@@ -43,7 +42,7 @@ static int send_due(struct ping *p)
         .peer = p->peer,
         .mem = p->mem,
         .imm = hlg_imm_make(0, 0, 0),
-        .local = p->end.arena->memory,
+        .local = hlg_memory_base(p->end.arena->memory),
         .remote = p->other.base,
         .remote_key = p->other.key,
         .source_pages = &page,
@@ -147,33 +146,37 @@ static void ping_close(struct perf_end *end)
         (void)p->transport->ops->close(p->transport);
         p->transport->ops->free(p->transport);
     }
-    if (p->fabric != NULL) {
-        hlg_ofi_close(p->fabric);
-    }
+    perf_fabric_close(&p->fabric);
     free(p->end.samples);
     free(p);
 }
 
-static int open_endpoint(struct ping *p)
+/* As a pump does, for the memory of one endpoint. */
+static int open_endpoint(struct ping *p, char *error)
 {
+    const struct hlg_mem_region region = perf_arena_region(p->end.arena, 0);
+    struct hlg_fabric *fabric = p->fabric.top;
     struct perf_ready *ready = &p->end.ready;
     struct hlg_mem_export export = {0};
 
-    int rc = p->fabric->open(p->fabric, 0, 0, &p->transport);
+    int rc =
+        fabric->prepare != NULL ? fabric->prepare(fabric, &region, error, PERF_ERROR_BYTES) : 0;
     if (rc != 0) {
         return rc;
     }
-    const struct hlg_transport_ops *ops = p->transport->ops;
-    const struct hlg_mem_region region = HLG_MEM_HOST(p->end.arena->memory, p->end.arena->bytes);
-    rc = ops->mem_register(p->transport, &region, &p->mem);
+    rc = fabric->open(fabric, 0, 0, &p->transport);
     if (rc == 0) {
-        rc = ops->mem_export(p->transport, p->mem, &export);
+        rc = p->transport->ops->mem_register(p->transport, &region, &p->mem);
     }
-    if (rc != 0) {
-        return rc;
+    if (rc == 0) {
+        rc = p->transport->ops->mem_export(p->transport, p->mem, &export);
     }
-    const int bytes = ops->address(p->transport, ready->address, sizeof ready->address);
+    const int bytes =
+        rc != 0 ? rc
+                : p->transport->ops->address(p->transport, ready->address, sizeof ready->address);
     if (bytes < 0) {
+        (void)snprintf(error, PERF_ERROR_BYTES, "an endpoint of %s cannot be opened: %s",
+                       p->end.arena->shape.way.provider, hlg_error_text(bytes));
         return bytes;
     }
     ready->address_bytes = (uint32_t)bytes;
@@ -191,8 +194,6 @@ int perf_ping_open(struct perf_arena *arena, bool target, const struct perf_plac
                                             .begin = ping_begin,
                                             .over = ping_over,
                                             .close = ping_close};
-    const struct hlg_ofi_config config = {.provider = arena->shape.provider, .node = place->node};
-
     struct ping *p = calloc(1, sizeof *p);
     if (p == NULL) {
         (void)snprintf(error, PERF_ERROR_BYTES, "out of memory");
@@ -205,15 +206,9 @@ int perf_ping_open(struct perf_arena *arena, bool target, const struct perf_plac
     if (rc != 0) {
         (void)snprintf(error, PERF_ERROR_BYTES, "out of memory");
     } else {
-        rc = hlg_ofi_open(&config, &p->fabric, error, PERF_ERROR_BYTES);
+        rc = perf_fabric_open(&arena->shape, place, target, &p->fabric, error);
     }
-    if (rc == 0) {
-        rc = open_endpoint(p);
-        if (rc != 0) {
-            (void)snprintf(error, PERF_ERROR_BYTES, "an endpoint of %s cannot be opened: %s",
-                           arena->shape.provider, hlg_error_text(rc));
-        }
-    }
+    rc = rc == 0 ? open_endpoint(p, error) : rc;
     if (rc != 0) {
         ping_close(&p->end);
         return rc;

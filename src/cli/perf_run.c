@@ -13,12 +13,13 @@
 
 #define STEPS_A_LOOK 64u
 #define ANSWER_NS    (60 * HLG_NS_PER_S)
+#define CHECK_NS     (600 * HLG_NS_PER_S) /* of 16 GiB, page by page out of a GPU */
 #define JOIN_NS      (20 * HLG_NS_PER_S)
 #define DIAL_NS      (5 * HLG_NS_PER_S)
 #define STALL_NS     (60 * HLG_NS_PER_S) /* of one round beyond what it should take */
 #define SOURCE_BYTES (32ull << 20)       /* that a request has at most, if one page is no larger */
 #define LAYERS_USED  32u
-#define PINGS        2000u
+#define PINGS_MIN    5u
 #define PINGS_MAX    20000u
 #define PROGRESS_NS  (2 * HLG_NS_PER_S)
 
@@ -34,7 +35,9 @@ struct runner {
     struct perf_result result;
     struct bench benches[PERF_BENCHES];
     uint64_t iteration;
-    hlg_time told; /* progress */
+    hlg_time told; /* progress, as the next ones */
+    const char *doing;
+    uint32_t done; /* rounds of the row */
     char error[PERF_ERROR_BYTES];
 };
 
@@ -46,27 +49,33 @@ static int fail(struct runner *r, const char *sentence)
     return -HLG_EIO;
 }
 
-/* ---- talking to the other side ---- */
-
-/* What came instead of the message that was due. */
-static int wrong_answer(struct runner *r, int got, const struct perf_message *message)
+/* Says how far it is, now and then: `r->doing` of pages of `bytes`. */
+static void tell(struct runner *r, uint32_t bytes)
 {
-    if (perf_interrupted()) {
-        return -HLG_ECANCELED;
+    const bool terminal = isatty(STDERR_FILENO) == 1;
+    const hlg_time now = perf_now();
+
+    if (now < r->told) {
+        return;
     }
-    if (got == 1 && message->kind == PERF_MESSAGE_ERROR) {
-        (void)snprintf(r->error, sizeof r->error, "the serving side says: %.160s", message->text);
-        return -HLG_EIO;
-    }
-    return fail(r, got == 0 ? "the serving side does not answer"
-                            : "the connection to the serving side ended");
+    r->told =
+        now + (terminal ? PROGRESS_NS / 20 : PROGRESS_NS * 5); /* floor: a tenth of a second */
+    (void)fprintf(stderr, terminal ? "\r\033[K%s: %u B, %s %u of %u" : "%s: %u B, %s %u of %u\n",
+                  r->options->program, bytes, r->doing, r->done + 1, r->options->rounds);
 }
 
-static int await(struct runner *r, uint32_t kind, struct perf_message *message)
+static void tell_end(void)
 {
-    const int got = perf_await(r->session.channel, ANSWER_NS, message);
+    if (isatty(STDERR_FILENO) == 1) {
+        (void)fputs("\r\033[K", stderr);
+    }
+}
 
-    return got == 1 && message->kind == kind ? 0 : wrong_answer(r, got, message);
+/* ---- talking to the other side ---- */
+
+static int wrong(struct runner *r, int got, const struct perf_message *message)
+{
+    return perf_session_wrong(got, message, r->error);
 }
 
 static void bench_close(struct runner *r, uint32_t index)
@@ -74,6 +83,7 @@ static void bench_close(struct runner *r, uint32_t index)
     struct bench *bench = &r->benches[index];
     struct perf_message message = {.kind = PERF_MESSAGE_END, .bench = index};
 
+    perf_watch(r->options->program);
     if (bench->end != NULL) {
         /* The target first, or it would see its session end. After an error there is no answer. */
         if (perf_send(r->session.channel, &message) == 0) {
@@ -86,8 +96,9 @@ static void bench_close(struct runner *r, uint32_t index)
 }
 
 /* Dials the serving side once for each peer. */
-static int dial_peers(struct runner *r, struct perf_end *end)
+static int dial_peers(struct runner *r, struct perf_end *end, uint64_t token)
 {
+    struct perf_message hello = {.kind = PERF_MESSAGE_PEER, .token = token};
     struct hlg_channel *channel = NULL;
 
     for (uint32_t i = 0; i < end->arena->shape.peers; i++) {
@@ -95,6 +106,7 @@ static int dial_peers(struct runner *r, struct perf_end *end)
                          sizeof r->error) != 0) {
             return -HLG_EPEER;
         }
+        (void)perf_send(channel, &hello); /* a channel that is over says so to the pump, too */
         if (perf_core_channel(end, channel) < 0) {
             return fail(r, end->error);
         }
@@ -111,10 +123,10 @@ static int join(struct runner *r, uint32_t index, const struct perf_ready *other
 
     int rc = perf_send(r->session.channel, &message);
     if (rc == 0 && end->arena->shape.path == PERF_CORE) {
-        rc = dial_peers(r, end);
+        rc = dial_peers(r, end, other->token);
     }
     if (rc != 0) {
-        return rc == -HLG_EPEER && r->error[0] == '\0' ? wrong_answer(r, rc, &message) : rc;
+        return rc == -HLG_EPEER && r->error[0] == '\0' ? wrong(r, rc, &message) : rc;
     }
     if (end->ops->join(end, other) < 0) {
         return fail(r, end->error);
@@ -125,7 +137,7 @@ static int join(struct runner *r, uint32_t index, const struct perf_ready *other
         }
         const int got = up ? 0 : perf_receive(r->session.channel, &message);
         if (got < 0 || (got == 1 && message.kind != PERF_MESSAGE_UP) || perf_interrupted()) {
-            return wrong_answer(r, got, &message);
+            return wrong(r, got, &message);
         }
         up = up || got == 1;
         if (perf_now() > limit) {
@@ -135,17 +147,24 @@ static int join(struct runner *r, uint32_t index, const struct perf_ready *other
     return 0;
 }
 
+static int fill(struct runner *r, uint32_t index, bool plant)
+{
+    return perf_arena_fill(&r->benches[index].arena, r->iteration, plant) == 0
+               ? 0
+               : fail(r, "pages cannot be written to the memory");
+}
+
 static int bench_open(struct runner *r, uint32_t index, const struct perf_case *shape)
 {
     struct bench *bench = &r->benches[index];
     struct perf_message message = {.kind = PERF_MESSAGE_CASE, .bench = index, .shape = *shape};
 
-    if (perf_arena_open(shape, false, &bench->arena) != 0) {
-        return fail(r, "there is no memory for so many pages; use fewer or smaller ones");
-    }
-    perf_arena_fill(&bench->arena, r->iteration);
-    int rc = perf_send(r->session.channel, &message);
-    rc = rc == 0 ? await(r, PERF_MESSAGE_READY, &message) : rc;
+    int rc = perf_arena_open(shape, false, r->session.place.device, &bench->arena, r->error);
+    rc = rc == 0 ? fill(r, index, false) : rc;
+    rc = rc == 0 ? perf_send(r->session.channel, &message) : rc;
+    rc = rc == 0
+             ? perf_session_await(&r->session, PERF_MESSAGE_READY, ANSWER_NS, &message, r->error)
+             : rc;
     if (rc == 0) {
         rc = perf_end_open(&bench->arena, false, &r->session.place, &bench->end, r->error);
     }
@@ -163,7 +182,7 @@ static int go(struct runner *r, uint32_t index, uint64_t count, uint64_t iterati
     message.go.iteration = iteration;
     const hlg_time begun = perf_now();
     if (perf_send(r->session.channel, &message) != 0) {
-        return wrong_answer(r, -HLG_EPEER, &message);
+        return wrong(r, -HLG_EPEER, &message);
     }
     end->ops->begin(end, count);
     for (uint32_t i = 1; !done || !end->ops->over(end); i++) {
@@ -173,9 +192,11 @@ static int go(struct runner *r, uint32_t index, uint64_t count, uint64_t iterati
         if (i % STEPS_A_LOOK != 0) {
             continue;
         }
+        perf_watch(r->options->program);
+        tell(r, end->arena->shape.page_bytes);
         const int got = done ? 0 : perf_receive(r->session.channel, &message);
         if (got < 0 || (got == 1 && message.kind != PERF_MESSAGE_DONE) || perf_interrupted()) {
-            return wrong_answer(r, got, &message);
+            return wrong(r, got, &message);
         }
         done = done || got == 1;
         if (perf_now() - begun > STALL_NS + r->options->span_ms * 10 * HLG_NS_PER_MS) {
@@ -183,7 +204,13 @@ static int go(struct runner *r, uint32_t index, uint64_t count, uint64_t iterati
         }
     }
     *span = perf_now() - begun;
+    perf_watch(NULL);
     return 0;
+}
+
+static uint64_t writes_of(const struct perf_case *shape, uint64_t requests)
+{
+    return requests * shape->pages * shape->layers * shape->peers;
 }
 
 /* A round whose bytes are looked at: of a pattern of its own. */
@@ -193,26 +220,20 @@ static int go_checked(struct runner *r, uint32_t index, struct perf_row *row, hl
     struct perf_message message;
 
     r->iteration++;
-    perf_arena_fill(&bench->arena, r->iteration);
-    if (r->options->plant) {
-        bench->arena.memory[bench->arena.bytes / 2] ^= 1; /* floor: any byte will do */
-    }
-    int rc = go(r, index, bench->count, r->iteration, span);
-    rc = rc == 0 ? await(r, PERF_MESSAGE_DONE, &message) : rc;
+    int rc = fill(r, index, r->options->plant);
+    rc = rc == 0 ? go(r, index, bench->count, r->iteration, span) : rc;
+    perf_watch(NULL);
+    rc = rc == 0 ? perf_session_await(&r->session, PERF_MESSAGE_DONE, CHECK_NS, &message, r->error)
+                 : rc;
     if (rc == 0) {
         row->wrong += message.go.wrong;
-        row->checked +=
-            hlg_min_u64(PERF_SLOTS, bench->count) * bench->arena.bytes * bench->arena.shape.peers;
+        row->checked += writes_of(&bench->arena.shape, hlg_min_u64(PERF_SLOTS, bench->count)) *
+                        bench->arena.shape.page_bytes;
     }
     return rc;
 }
 
 /* ---- cases ---- */
-
-static uint64_t writes_of(const struct perf_case *shape, uint64_t requests)
-{
-    return requests * shape->pages * shape->layers * shape->peers;
-}
 
 /* Connects, warms up, and learns how many requests fill a round. */
 static int calibrate(struct runner *r, uint32_t index)
@@ -220,8 +241,10 @@ static int calibrate(struct runner *r, uint32_t index)
     struct bench *bench = &r->benches[index];
     const hlg_time wanted = r->options->span_ms * HLG_NS_PER_MS;
     hlg_time span = 0;
-    int rc = go(r, index, 1, 0, &span);
 
+    r->doing = "before round";
+    r->done = 0;
+    int rc = go(r, index, 1, 0, &span);
     bench->count = 1;
     while (rc == 0 && bench->count < UINT32_MAX / 8) {
         rc = go(r, index, bench->count, 0, &span);
@@ -248,26 +271,6 @@ static int round_of(struct runner *r, uint32_t index, struct perf_row *row, stru
     return rc;
 }
 
-static void tell(struct runner *r, const struct perf_row *row, bool last)
-{
-    const bool terminal = isatty(STDERR_FILENO) == 1;
-    const hlg_time now = perf_now();
-
-    if (last) {
-        if (terminal) {
-            (void)fputs("\r\033[K", stderr);
-        }
-        return;
-    }
-    if (now < r->told) {
-        return;
-    }
-    r->told = now + (terminal ? PROGRESS_NS / 20 : PROGRESS_NS * 5);
-    (void)fprintf(stderr, "%s%s: %u B, round %u of %u%s", terminal ? "\r\033[K" : "",
-                  r->options->program, row->shape.page_bytes, row->rounds + 1, r->options->rounds,
-                  terminal ? "" : "\n");
-}
-
 /* All repetitions of a row; those that are done count, also if the next one is not. */
 static int repeat(struct runner *r, struct perf_row *row)
 {
@@ -277,14 +280,14 @@ static int repeat(struct runner *r, struct perf_row *row)
         struct perf_rate *const rates[] = {&row->core[row->rounds], &row->bare[row->rounds]};
         const uint32_t first = r->options->bare ? row->rounds % 2 : 0;
 
-        tell(r, row, false);
+        r->doing = "round";
+        r->done = row->rounds;
         rc = round_of(r, first, row, rates[first]);
         if (rc == 0 && r->options->bare) {
             rc = round_of(r, 1 - first, row, rates[1 - first]);
         }
         row->rounds += rc == 0;
     }
-    tell(r, row, true);
     return rc;
 }
 
@@ -306,8 +309,8 @@ static void shape_case(const struct runner *r, uint32_t bytes, enum perf_order o
         .rails = o->rails,
         .window = o->window,
         .check = o->check ? 1 : 0,
+        .way = r->session.way,
     };
-    memcpy(shape->provider, r->session.provider, sizeof shape->provider);
 }
 
 static int run_row(struct runner *r, struct perf_row *row)
@@ -360,17 +363,21 @@ static int run_pings(struct runner *r, struct perf_row *row)
     hlg_time span = 0;
 
     shape.path = PERF_PING;
+    if (shape.way.staged != 0) { /* a staged end either sends or is written to */
+        shape.way.memory = HLG_MEMORY_HOST;
+        shape.way.staged = 0;
+    }
     shape.pages = 1;
     shape.layers = 1;
     shape.peers = 1;
     shape.rails = 1;
     shape.check = 0;
     int rc = bench_open(r, 0, &shape);
-    rc = rc == 0 ? go(r, 0, PINGS / 20, 0, &span) : rc;
+    rc = rc == 0 ? calibrate(r, 0) : rc;
     if (rc == 0) {
-        const hlg_time wanted = r->options->span_ms * HLG_NS_PER_MS;
-        const uint64_t fit = PINGS / 20 * wanted / hlg_max_u64(span, 1); /* floor: about */
-        rc = go(r, 0, hlg_min_u64(hlg_max_u64(fit, PINGS / 20), PINGS_MAX), 0, &span);
+        const uint64_t count = hlg_max_u64(r->benches[0].count, PINGS_MIN);
+        r->doing = "latency before round";
+        rc = go(r, 0, hlg_min_u64(count, PINGS_MAX), 0, &span);
     }
     if (rc == 0) {
         sum_up(r->benches[0].end, row->latency_ns);
@@ -400,10 +407,11 @@ static int run_size(struct runner *r, uint32_t bytes)
         }
         before = row;
         rc = rc == 0 ? run_row(r, row) : rc;
+        tell_end();
         if (row->rounds > 0) {
             r->result.row_count++;
-            perf_table_row(&r->result, row, stdout);
-            (void)fflush(stdout);
+            perf_table_row(&r->result, row, perf_out(r->options));
+            (void)fflush(perf_out(r->options));
         }
     }
     return rc;
@@ -415,7 +423,7 @@ static int finish(struct runner *r, int rc)
     int status = CLI_DONE;
 
     r->result.interrupted = perf_interrupted();
-    perf_table_foot(&r->result, stdout);
+    perf_table_foot(&r->result, perf_out(r->options));
     if (rc != 0 && !r->result.interrupted) {
         (void)options_error(r->options->program, "%s", r->error);
         status = CLI_FAILED;
@@ -461,9 +469,9 @@ int perf_run(const struct perf_options *options)
     }
     r->result = (struct perf_result){
         .options = options, .rows = rows, .row_capacity = PERF_ORDERS * options->size_count};
-    memcpy(r->result.provider, r->session.provider, sizeof r->result.provider);
-    perf_table_head(&r->result, stdout);
-    (void)fflush(stdout);
+    r->result.way = r->session.way;
+    perf_table_head(&r->result, perf_out(options));
+    (void)fflush(perf_out(options));
     for (uint32_t i = 0; i < options->size_count && rc == 0; i++) {
         if (perf_interrupted() || ferror(stdout) != 0) {
             break; /* nobody wants, or would read, the rest */
@@ -471,6 +479,7 @@ int perf_run(const struct perf_options *options)
         rc = run_size(r, options->sizes[i]);
     }
     const int status = finish(r, rc);
+    perf_watch(NULL);
     perf_session_close(&r->session);
     free(rows);
     free(r);

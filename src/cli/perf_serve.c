@@ -4,17 +4,18 @@
 #include "cli.h"
 #include "options.h"
 
-#include <halage/transport/ofi.h>
-
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #define LINGER_NS  (50 * HLG_NS_PER_MS) /* ends are kept moving after the last word */
 #define SLICE_NS   HLG_NS_PER_MS
 #define JOIN_NS    (20 * HLG_NS_PER_S)
-#define SILENCE_NS (3600 * HLG_NS_PER_S)
+#define SILENCE_NS (200 * HLG_NS_PER_MS) /* between looks at the door while nothing is open */
+#define GONE_NS \
+    (200 * HLG_NS_PER_MS) /* an end of the other side's breaks sessions before its channel ends */
+#define DOOR_NS (100 * HLG_NS_PER_MS)
 #define STEPS_A_LOOK \
     256u /* rounds of an end between looks at the channel: a look is a call of the system */
 
@@ -25,9 +26,10 @@ struct bench {
 
 struct server {
     const struct perf_serve *config;
-    struct hlg_tcp_listener *listener;
+    struct perf_door *door;
     struct hlg_channel *channel; /* of who asks */
-    struct perf_place place;
+    uint64_t token;              /* of its peers' connections */
+    hlg_time door_due;
     struct bench benches[PERF_BENCHES];
     struct perf_layer_target *layer; /* NULL: none */
     char error[PERF_ERROR_BYTES];
@@ -52,10 +54,23 @@ int perf_end_open(struct perf_arena *arena, bool target, const struct perf_place
         return perf_bare_open(arena, target, place, end, error);
     case PERF_PING:
         return perf_ping_open(arena, target, place, end, error);
+    case PERF_LAYER:
     case PERF_PATHS:
         break;
     }
-    hlg_unreachable(); /* perf_case_check() */
+    hlg_unreachable(); /* no end's */
+}
+
+/* Who else connects hears that it must wait. */
+static void look_at_door(struct server *s)
+{
+    const hlg_time now = perf_now();
+
+    if (now >= s->door_due) {
+        s->door_due = now + DOOR_NS;
+        struct hlg_channel *late = perf_door_peer(s->door, 0, s->channel->ops->name(s->channel));
+        HLG_ASSERT(late == NULL); /* no token is 0 */
+    }
 }
 
 /* Keeps a sentence for who asks. */
@@ -67,8 +82,21 @@ static int refuse(struct server *s, const char *sentence)
     return -HLG_EINVAL;
 }
 
-static int open_bench(struct server *s, const struct perf_message *message)
+/* A decode node in place of the last one. */
+static int open_layer(struct server *s, const struct perf_message *message)
 {
+    struct perf_message answer = {.kind = PERF_MESSAGE_UP};
+
+    perf_layer_target_close(s->layer);
+    s->layer = NULL;
+    const int rc = perf_layer_target_open(&message->shape, &s->config->place, s->config->insecure,
+                                          &s->layer, s->error);
+    return rc != 0 ? rc : perf_send(s->channel, &answer);
+}
+
+static int open_case(struct server *s, const struct perf_message *message)
+{
+    const struct perf_place *place = &s->config->place;
     struct bench *bench = &s->benches[message->bench];
     struct perf_message answer = {.kind = PERF_MESSAGE_READY, .bench = message->bench};
 
@@ -76,14 +104,16 @@ static int open_bench(struct server *s, const struct perf_message *message)
     if (!perf_case_check(&message->shape, s->error)) {
         return -HLG_EINVAL;
     }
-    if (perf_arena_open(&message->shape, true, &bench->arena) != 0) {
-        return refuse(s, "there is no memory for so many pages; use fewer or smaller ones");
+    if (message->shape.path == PERF_LAYER) {
+        return open_layer(s, message);
     }
-    const int rc = perf_end_open(&bench->arena, true, &s->place, &bench->end, s->error);
+    int rc = perf_arena_open(&message->shape, true, place->device, &bench->arena, s->error);
+    rc = rc == 0 ? perf_end_open(&bench->arena, true, place, &bench->end, s->error) : rc;
     if (rc != 0) {
         return rc;
     }
     answer.ready = bench->end->ready;
+    answer.ready.token = s->token;
     return perf_send(s->channel, &answer);
 }
 
@@ -92,17 +122,20 @@ static int join_bench(struct server *s, const struct perf_message *message)
 {
     struct perf_end *end = s->benches[message->bench].end;
     struct perf_message answer = {.kind = PERF_MESSAGE_UP, .bench = message->bench};
+    const char *name = s->channel->ops->name(s->channel);
     const hlg_time limit = perf_now() + JOIN_NS;
-    struct hlg_channel *channel = NULL;
+    struct perf_message other;
 
     if (end == NULL) {
         return refuse(s, "nothing is open to be joined");
     }
     int rc = end->ops->join(end, &message->ready);
     while (rc >= 0 && !end->ops->joined(end)) {
-        const bool core = end->arena->shape.path == PERF_CORE;
-        rc = core && hlg_tcp_accept(s->listener, &channel) == 1 ? perf_core_channel(end, channel)
-                                                                : end->ops->step(end);
+        struct hlg_channel *channel = perf_door_peer(s->door, s->token, name);
+        rc = channel != NULL ? perf_core_channel(end, channel) : end->ops->step(end);
+        if (perf_receive(s->channel, &other) != 0) {
+            return -HLG_EPEER; /* it is gone, or gave up: nothing is sent before our answer */
+        }
         if (rc >= 0 && (perf_now() > limit || perf_interrupted())) {
             return refuse(s, "the connections of the peers did not come up in time");
         }
@@ -126,8 +159,12 @@ static int go_bench(struct server *s, const struct perf_message *message)
         if (end->ops->step(end) < 0) {
             return refuse(s, end->error);
         }
-        if (i % STEPS_A_LOOK == 0 && perf_receive(s->channel, &other) != 0) {
-            return -HLG_EPEER; /* it is gone, or gave up: nothing is sent before our answer */
+        if (i % STEPS_A_LOOK == 0) {
+            perf_watch(s->config->program);
+            look_at_door(s);
+            if (perf_receive(s->channel, &other) != 0) {
+                return -HLG_EPEER; /* as above */
+            }
         }
         if (perf_interrupted()) {
             return -HLG_ECANCELED;
@@ -137,32 +174,18 @@ static int go_bench(struct server *s, const struct perf_message *message)
     int rc = perf_send(s->channel, &answer);
     if (rc == 0 && bench->arena.shape.check != 0 && message->go.iteration != 0) {
         const uint32_t slots = (uint32_t)hlg_min_u64(PERF_SLOTS, message->go.count);
-        answer.go.wrong = perf_arena_wrong(&bench->arena, message->go.iteration, slots);
-        rc = perf_send(s->channel, &answer);
+        perf_watch(NULL); /* this may take its time */
+        rc = perf_arena_wrong(&bench->arena, message->go.iteration, slots, &answer.go.wrong);
+        rc = rc != 0 ? refuse(s, "the pages cannot be read back") : perf_send(s->channel, &answer);
     }
     return rc;
-}
-
-/* A decode node in place of the last one. */
-static int open_layer(struct server *s, const struct perf_message *message)
-{
-    struct perf_message answer = {.kind = PERF_MESSAGE_UP};
-
-    perf_layer_target_close(s->layer);
-    s->layer = NULL;
-    if (!perf_layer_check(&message->layer, s->error)) {
-        return -HLG_EINVAL;
-    }
-    const int rc = perf_layer_target_open(&message->layer, &s->place, s->config->insecure,
-                                          &s->layer, s->error);
-    return rc != 0 ? rc : perf_send(s->channel, &answer);
 }
 
 static int handle(struct server *s, const struct perf_message *message)
 {
     switch (message->kind) {
     case PERF_MESSAGE_CASE:
-        return open_bench(s, message);
+        return open_case(s, message);
     case PERF_MESSAGE_READY:
         return join_bench(s, message);
     case PERF_MESSAGE_GO:
@@ -173,8 +196,6 @@ static int handle(struct server *s, const struct perf_message *message)
         bench_close(&s->benches[message->bench]);
         return perf_send(s->channel,
                          &(struct perf_message){.kind = PERF_MESSAGE_END, .bench = message->bench});
-    case PERF_MESSAGE_LAYER:
-        return open_layer(s, message);
     default:
         return refuse(s, "a message of a kind that is not known; use the same version of halage");
     }
@@ -194,36 +215,44 @@ static int rest(struct server *s, hlg_time since)
         }
     }
     const hlg_time span = !any ? SILENCE_NS : perf_now() < since + LINGER_NS ? 0 : SLICE_NS;
+    perf_watch(NULL);
+    look_at_door(s);
     const int got = perf_await(s->channel, span, &message);
-    return got <= 0 ? got : handle(s, &message) < 0 ? -HLG_EINVAL : 1;
+    if (got <= 0) {
+        return got;
+    }
+    perf_watch(s->config->program);
+    return handle(s, &message) < 0 ? -HLG_EINVAL : 1;
 }
 
-static int greet(struct server *s)
+/* Whether the one who asks has ended, or ended what it asked for: then no failure that follows is one. */
+static bool has_gone(struct server *s)
 {
     struct perf_message message;
-    struct perf_message hello = {.kind = PERF_MESSAGE_HELLO};
+    const int got = perf_await(s->channel, GONE_NS, &message);
 
-    if (perf_await(s->channel, 5 * HLG_NS_PER_S, &message) != 1 ||
-        message.kind != PERF_MESSAGE_HELLO) {
-        return refuse(s, "this is 'halage perf serve': use 'halage perf run' of the same version");
-    }
-    return perf_send(s->channel, &hello);
+    return got == -HLG_EPEER || (got == 1 && message.kind == PERF_MESSAGE_END);
 }
 
 /* One who asks, until it goes. */
 static void serve_one(struct server *s)
 {
+    struct perf_message message = {.kind = PERF_MESSAGE_HELLO};
     hlg_time since = perf_now();
     const char *name = s->channel->ops->name(s->channel);
 
     s->error[0] = '\0';
-    int rc = greet(s);
+    int rc = perf_send(s->channel, &message);
+    if (getrandom(&s->token, sizeof s->token, 0) != (ssize_t)sizeof s->token || s->token == 0) {
+        rc = refuse(s, "the system has no random numbers");
+    }
     while (rc >= 0 && !perf_interrupted()) {
         rc = rest(s, since);
         since = rc > 0 ? perf_now() : since;
     }
-    if (s->error[0] != '\0') {
-        struct perf_message message = {.kind = PERF_MESSAGE_ERROR};
+    perf_watch(s->config->program);
+    if (s->error[0] != '\0' && !has_gone(s)) {
+        message.kind = PERF_MESSAGE_ERROR;
         (void)snprintf(message.text, sizeof message.text, "%s", s->error);
         (void)perf_send(s->channel, &message);
         (void)fprintf(stderr, "%s: %s: %s\n", s->config->program, name, s->error);
@@ -235,15 +264,14 @@ static void serve_one(struct server *s)
     s->layer = NULL;
     s->channel->ops->close(s->channel);
     s->channel = NULL;
+    perf_watch(NULL);
 }
 
 static int accept_all(struct server *s)
 {
     while (!perf_interrupted()) {
-        struct pollfd fd = {.fd = hlg_tcp_listener_fd(s->listener), .events = POLLIN};
-
-        (void)poll(&fd, 1, -1); /* an error or a signal only makes it look again */
-        if (hlg_tcp_accept(s->listener, &s->channel) == 1) {
+        s->channel = perf_door_asker(s->door, HLG_TIME_NEVER);
+        if (s->channel != NULL) {
             serve_one(s);
             if (s->config->once) {
                 return CLI_DONE;
@@ -255,27 +283,27 @@ static int accept_all(struct server *s)
 
 int perf_serve(const struct perf_serve *config, int port_fd)
 {
-    struct server s = {.config = config, .place.node = config->node};
+    struct server s = {.config = config};
     char error[PERF_ERROR_BYTES] = "";
 
-    if (hlg_tcp_listen(config->listen, PERF_FRAME_BYTES, &s.listener, error, sizeof error) != 0) {
+    if (perf_door_open(config->listen, &s.door, error) != 0) {
         (void)options_error(config->program, "--listen %s: %s", config->listen, error);
         return CLI_BAD_INPUT;
     }
-    const char *name = hlg_tcp_listener_name(s.listener);
+    const char *name = perf_door_name(s.door);
     if (!config->insecure && !hlg_tcp_is_loopback(name)) {
         (void)options_error(config->program,
                             "--listen %s: whoever reaches it can use this machine's memory and "
                             "NICs; listen on loopback, or allow it (--insecure)",
                             config->listen);
-        hlg_tcp_listener_close(s.listener);
+        perf_door_close(s.door);
         return CLI_BAD_INPUT;
     }
     if (port_fd >= 0) {
         const bool told = write(port_fd, name, strlen(name) + 1) > 0;
         (void)close(port_fd);
         if (!told) {
-            hlg_tcp_listener_close(s.listener);
+            perf_door_close(s.door);
             return CLI_FAILED;
         }
     } else {
@@ -283,6 +311,6 @@ int perf_serve(const struct perf_serve *config, int port_fd)
         (void)fflush(stdout);
     }
     const int status = accept_all(&s);
-    hlg_tcp_listener_close(s.listener);
+    perf_door_close(s.door);
     return status;
 }

@@ -5,9 +5,8 @@
 #include "cli.h"
 #include "options.h"
 
-#include <halage/transport/ofi.h>
-
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -15,11 +14,14 @@
 #include <unistd.h>
 
 #define DIAL_NS (5 * HLG_NS_PER_S)
+#define REAP_MS 5000
 
 static void serve_here(const struct perf_options *options, int fd)
 {
-    const struct perf_serve serve = {
-        .program = options->program, .listen = "127.0.0.1:0", .node = options->node, .once = true};
+    const struct perf_serve serve = {.program = options->program,
+                                     .listen = "127.0.0.1:0",
+                                     .place = options->place,
+                                     .once = true};
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)signal(SIGINT, SIG_IGN); /* the terminal's is for the asking side */
@@ -48,39 +50,67 @@ static bool start_server(struct perf_session *s)
     return bytes > 0 && memchr(s->address, 0, (size_t)bytes) != NULL;
 }
 
-static void log_line(void *context, const char *sentence)
+int perf_session_wrong(int got, const struct perf_message *message, char *error)
 {
-    (void)fprintf(stderr, "%s: %s\n", (const char *)context, sentence);
+    if (perf_interrupted()) {
+        return -HLG_ECANCELED;
+    }
+    if (got == 1 && message->kind == PERF_MESSAGE_ERROR) {
+        (void)snprintf(error, PERF_ERROR_BYTES, "the serving side says: %.170s", message->text);
+        return -HLG_EIO;
+    }
+    (void)snprintf(error, PERF_ERROR_BYTES, "%s",
+                   got == 0 ? "the serving side does not answer: is it stopped?"
+                            : "the connection to the serving side ended: see what it printed");
+    return -HLG_EIO;
 }
 
-/* Which provider it is, by libfabric's own name. */
-static int choose_provider(struct perf_session *s, char *error)
+int perf_session_await(struct perf_session *s, uint32_t kind, hlg_time span,
+                       struct perf_message *message, char *error)
 {
-    uint32_t page_bytes = s->options->page_bytes;
-    const struct hlg_ofi_config config = {
-        .provider = s->options->provider,
-        .node = s->place.node,
-        .log = log_line,
-        .log_context = (void *)(uintptr_t)s->options->program,
-    };
-    struct hlg_transport_caps caps;
-    struct hlg_fabric *fabric = NULL;
+    perf_watch(NULL); /* no provider is called */
+    const int got = perf_await(s->channel, span, message);
 
-    const int rc = hlg_ofi_open(&config, &fabric, error, PERF_ERROR_BYTES);
+    return got == 1 && message->kind == kind ? 0 : perf_session_wrong(got, message, error);
+}
+
+/* Which provider it is, by libfabric's own name, and whether it and the memory can be had here. */
+static int choose_way(struct perf_session *s, char *error)
+{
+    const struct perf_options *o = s->options;
+    const struct hlg_memory_site site = {.kind = o->cuda ? HLG_MEMORY_CUDA : HLG_MEMORY_HOST,
+                                         .device = s->place.device};
+    struct perf_case shape = {.page_bytes = o->page_bytes,
+                              .way = {.memory = site.kind, .staged = o->staged ? 1 : 0}};
+    struct hlg_transport_caps caps;
+    struct perf_fabric fabric;
+    struct hlg_memory *memory = NULL;
+
+    if (hlg_memory_create(&site, 1, &memory, error, PERF_ERROR_BYTES) != 0) {
+        return -HLG_EIO;
+    }
+    hlg_memory_release(memory);
+    for (uint32_t i = 0; i < o->size_count; i++) {
+        shape.page_bytes = hlg_max_u32(shape.page_bytes, o->sizes[i]);
+    }
+    if (strlen(o->provider) >= sizeof shape.way.provider) {
+        (void)snprintf(error, PERF_ERROR_BYTES, "there is no provider %.40s", o->provider);
+        return -HLG_EINVAL;
+    }
+    memcpy(shape.way.provider, o->provider, strlen(o->provider));
+    const int rc = perf_fabric_open(&shape, &s->place, false, &fabric, error);
     if (rc != 0) {
         return rc;
     }
-    fabric->query(fabric, &caps);
-    memcpy(s->provider, caps.provider, sizeof s->provider);
-    hlg_ofi_close(fabric);
-    for (uint32_t i = 0; i < s->options->size_count; i++) {
-        page_bytes = hlg_max_u32(page_bytes, s->options->sizes[i]);
-    }
-    if (page_bytes > caps.piece_bytes_max) {
+    fabric.top->query(fabric.top, &caps);
+    perf_fabric_close(&fabric);
+    s->way = shape.way;
+    memcpy(s->way.provider, caps.provider, sizeof s->way.provider);
+    if (shape.page_bytes > caps.piece_bytes_max) {
         (void)snprintf(error, PERF_ERROR_BYTES,
                        "pages of %u bytes are too large: provider %s writes at most %" PRIu64
                        " at once",
-                       page_bytes, s->provider, caps.piece_bytes_max);
+                       shape.page_bytes, s->way.provider, caps.piece_bytes_max);
         return -HLG_EINVAL;
     }
     return 0;
@@ -90,16 +120,21 @@ static int greet(struct perf_session *s, char *error)
 {
     struct perf_message message = {.kind = PERF_MESSAGE_HELLO};
 
-    if (perf_send(s->channel, &message) != 0 || perf_await(s->channel, DIAL_NS, &message) != 1 ||
-        message.kind != PERF_MESSAGE_HELLO) {
-        (void)snprintf(
-            error, PERF_ERROR_BYTES,
-            "%s does not answer as 'halage perf serve' of this version; it serves one at "
-            "a time",
-            s->address);
-        return -HLG_EPROTO;
+    const int sent = perf_send(s->channel, &message);
+    const int got = sent == 0 ? perf_await(s->channel, DIAL_NS, &message) : sent;
+    if (got == 1 && message.kind == PERF_MESSAGE_HELLO) {
+        return 0;
     }
-    return 0;
+    if (got == 1 && message.kind == PERF_MESSAGE_ERROR) {
+        return perf_session_wrong(got, &message, error);
+    }
+    (void)snprintf(error, PERF_ERROR_BYTES,
+                   got == 0
+                       ? "%.80s does not answer: is it 'halage perf serve', and not stopped?"
+                       : "%.80s is no 'halage perf serve' of this version: use the same halage "
+                         "at both sides",
+                   s->address);
+    return -HLG_EPROTO;
 }
 
 static int dial(struct perf_session *s, char *error)
@@ -107,6 +142,10 @@ static int dial(struct perf_session *s, char *error)
     int rc =
         hlg_tcp_dial(s->address, DIAL_NS, PERF_FRAME_BYTES, &s->channel, error, PERF_ERROR_BYTES);
     if (rc != 0) {
+        const size_t used = strlen(error);
+        (void)snprintf(error + used, PERF_ERROR_BYTES - used, "%s",
+                       rc != -HLG_EPEER ? ""
+                                        : ": start 'halage perf serve' there, or give --local");
         return rc;
     }
     if (!s->options->insecure && !hlg_tcp_is_loopback(s->channel->ops->name(s->channel))) {
@@ -127,12 +166,12 @@ int perf_session_open(const struct perf_options *options, struct perf_session *s
 {
     char error[PERF_ERROR_BYTES] = "the serving process cannot be started";
 
-    *session = (struct perf_session){.options = options, .place.node = options->node};
+    *session = (struct perf_session){.options = options, .place = options->place};
     (void)snprintf(session->address, sizeof session->address, "%s",
                    options->local ? "" : options->address);
     int rc = options->local && !start_server(session) ? -HLG_EIO : 0;
     rc = rc == 0 ? dial(session, error) : rc;
-    rc = rc == 0 ? choose_provider(session, error) : rc;
+    rc = rc == 0 ? choose_way(session, error) : rc;
     if (rc == 0) {
         return CLI_DONE;
     }
@@ -144,6 +183,24 @@ int perf_session_open(const struct perf_options *options, struct perf_session *s
     return interrupted ? CLI_INTERRUPTED : rc == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
 }
 
+/* Ends the serving process; one that is stuck in its provider not gently. */
+static void reap(pid_t child)
+{
+    pid_t reaped = 0;
+
+    (void)kill(child, SIGTERM);
+    for (int ms = 0; ms < REAP_MS && reaped == 0; ms++) {
+        reaped = waitpid(child, NULL, WNOHANG);
+        if (reaped == 0) {
+            (void)poll(NULL, 0, 1);
+        }
+    }
+    if (reaped == 0) {
+        (void)kill(child, SIGKILL);
+        (void)waitpid(child, NULL, 0);
+    }
+}
+
 void perf_session_close(struct perf_session *session)
 {
     if (session->channel != NULL) {
@@ -151,8 +208,7 @@ void perf_session_close(struct perf_session *session)
         session->channel = NULL;
     }
     if (session->child > 0) {
-        (void)kill(session->child, SIGTERM);
-        (void)waitpid(session->child, NULL, 0);
+        reap(session->child);
         session->child = 0;
     }
 }

@@ -94,6 +94,11 @@ static void print_bytes(uint64_t bytes, char *text, size_t capacity)
                    units[unit]);
 }
 
+FILE *perf_out(const struct perf_options *options)
+{
+    return options->json_file != NULL && strcmp(options->json_file, "-") == 0 ? stderr : stdout;
+}
+
 static const char *plural(uint32_t count)
 {
     return count == 1 ? "" : "s";
@@ -104,10 +109,11 @@ void perf_table_head(const struct perf_result *result, FILE *out)
     const struct perf_options *o = result->options;
 
     (void)fprintf(out,
-                  "provider %s, %u peer%s, %u rail%s, window %u, host memory; %u %s%s of %u ms, "
+                  "provider %s, %u peer%s, %u rail%s, window %u, %s; %u %s%s of %u ms, "
                   "medians; writes go through the messenger's core\n",
-                  result->provider, o->peers, plural(o->peers), o->rails, plural(o->rails),
-                  o->window, o->rounds, o->bare ? "pair" : "round", plural(o->rounds), o->span_ms);
+                  result->way.provider, o->peers, plural(o->peers), o->rails, plural(o->rails),
+                  o->window, perf_way_text(&result->way), o->rounds, o->bare ? "pair" : "round",
+                  plural(o->rounds), o->span_ms);
     (void)fprintf(out, "%-10s %8s %8s %7s %8s %10s %10s %11s %8s", "order", "bytes", "#sent",
                   "total", "time", "MB/sec", "usec/xfer", "Mxfers/sec", "B/W GB/s");
     if (o->latency) {
@@ -160,10 +166,11 @@ void perf_table_foot(const struct perf_result *result, FILE *out)
         wrong += result->rows[i].wrong;
     }
     if (o->latency) {
-        (void)fputs(
-            "latency: one way, half of a write with an immediate there and one back, over the "
-            "transport\n",
-            out);
+        (void)fprintf(
+            out,
+            "latency: one way, half of a write with an immediate there and one back, over "
+            "the transport%s\n",
+            o->staged ? ", of host memory" : "");
     }
     if (o->bare) {
         (void)fputs(
@@ -224,10 +231,11 @@ static json_t *make_root(const struct perf_result *result)
     for (uint32_t i = 0; i < result->row_count; i++) {
         (void)json_array_append_new(rows, make_row(result, &result->rows[i]));
     }
-    return json_pack("{s:s, s:i, s:i, s:i, s:s, s:i, s:b, s:b, s:b, s:o}", "provider",
-                     result->provider, "peers", (int)o->peers, "rails", (int)o->rails, "window",
-                     (int)o->window, "memory", "host", "round_ms", (int)o->span_ms, "bare", o->bare,
-                     "check", o->check, "interrupted", result->interrupted, "rows", rows);
+    return json_pack("{s:s, s:i, s:i, s:i, s:s, s:b, s:i, s:b, s:b, s:b, s:o}", "provider",
+                     result->way.provider, "peers", (int)o->peers, "rails", (int)o->rails, "window",
+                     (int)o->window, "memory", o->cuda ? "cuda" : "host", "staged", o->staged,
+                     "round_ms", (int)o->span_ms, "bare", o->bare, "check", o->check, "interrupted",
+                     result->interrupted, "rows", rows);
 }
 
 /* "-" is the standard output. */
@@ -322,10 +330,9 @@ int perf_tsv(const struct perf_result *result)
     if (clock_gettime(CLOCK_REALTIME, &now) == 0 && gmtime_r(&now.tv_sec, &utc) != NULL) {
         (void)strftime(date, sizeof date, "%Y-%m-%d", &utc);
     }
-    (void)fprintf(
-        out, "# %s, %s: provider %s, %u peer%s, %u rail%s, window %u, host memory, %u x %u ms\n",
-        date, machine, result->provider, o->peers, plural(o->peers), o->rails, plural(o->rails),
-        o->window, o->rounds, o->span_ms);
+    (void)fprintf(out, "# %s, %s: provider %s, %u peer%s, %u rail%s, window %u, %s, %u x %u ms\n",
+                  date, machine, result->way.provider, o->peers, plural(o->peers), o->rails,
+                  plural(o->rails), o->window, perf_way_text(&result->way), o->rounds, o->span_ms);
     (void)fputs(
         "provider\torder\tbytes\tmxfers_per_second\tgb_per_second\tlatency_p50_us\t"
         "latency_p90_us\tlatency_p99_us\tbare_mxfers_per_second\tratio\tratio_q1\tratio_q3\n",
@@ -333,7 +340,7 @@ int perf_tsv(const struct perf_result *result)
     for (uint32_t i = 0; i < result->row_count; i++) {
         const struct perf_row *row = &result->rows[i];
         sum_up(result, row, &s);
-        (void)fprintf(out, "%s\t%s\t%u\t%.4f\t%.4f", result->provider,
+        (void)fprintf(out, "%s\t%s\t%u\t%.4f\t%.4f", result->way.provider,
                       order_names[row->shape.order], row->shape.page_bytes, s.mops, s.gb_a_second);
         for (uint32_t quantile = 1; quantile < 4; quantile++) {
             put_cell(out, row->latency_ns[0] > 0, 2, (double)row->latency_ns[quantile] / 1e3);

@@ -69,10 +69,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         request->json_file = argument;
         return 0;
     case ARGP_KEY_ARG:
-        return options_error(state->name,
-                             "unknown argument '%s'; there are only options, see "
-                             "--help",
-                             argument);
+        return options_no_argument(state->name, argument);
     case ARGP_KEY_END:
         if (request->source_file == NULL || request->target_file == NULL || request->tokens == 0) {
             return options_error(state->name, "--source, --target and --tokens must all be given");
@@ -272,15 +269,14 @@ static json_t *make_slices(const struct hlg_plan *plan, uint32_t offset)
 }
 
 /* A failed allocation within makes json_pack() fail in turn, by the NULL that it is handed. */
-static int write_json(const char *program, const struct hlg_plan *plan,
-                      const struct request *request, const uint32_t *pages)
+static json_t *make_json(const struct hlg_plan *plan, const struct request *request,
+                         const uint32_t *pages)
 {
-    json_t *root = json_pack(
+    return json_pack(
         "{s:I, s:I, s:i, s:i, s:o, s:o, s:o}", "tokens", (json_int_t)request->tokens, "tokens_sent",
         (json_int_t)request->tokens - 1, "replica_offset", (int)request->offset, "replica_offsets",
         (int)plan->offset_count, "groups", make_groups(plan, pages), "expected",
         make_expected(plan, request->offset, pages), "slices", make_slices(plan, request->offset));
-    return json_out_write(program, request->json_file, root);
 }
 
 /* The plan holds whatever the pools' sizes; whether they hold the request is worth a word. */
@@ -306,16 +302,12 @@ static int show(const char *program, const struct hlg_plan *plan, const struct r
         return CLI_BAD_INPUT;
     }
     count_pages(plan, request->tokens, pages);
-    const bool on_stdout = request->json_file != NULL && strcmp(request->json_file, "-") == 0;
-    FILE *out = on_stdout ? stderr : stdout;
+    FILE *out = json_out_text(request->json_file);
     print_text(out, plan, request, pages);
     note_room(out, &plan->source, "source", pages);
     note_room(out, &plan->target, "target", pages);
-    if (fflush(out) != 0 || ferror(out)) {
-        (void)options_error(program, "the plan cannot be printed");
-        return CLI_FAILED;
-    }
-    return request->json_file == NULL ? CLI_DONE : write_json(program, plan, request, pages);
+    return json_out_end(program, out, request->json_file,
+                        request->json_file != NULL ? make_json(plan, request, pages) : NULL);
 }
 
 int cli_plan(int argc, char **argv)

@@ -3,13 +3,11 @@
 #include "json_out.h"
 #include "options.h"
 
-#include <halage/topology.h>
-#include <halage/transport/ofi.h>
+#include "../node/machine.h"
 
 #include <inttypes.h>
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define ERROR_BYTES 2048u
@@ -38,8 +36,7 @@ static const struct argp_option option_table[] = {
      "Use only these NICs: names or bus ids with commas between (default: all)", 0},
     {"all", KEY_ALL, NULL, 0,
      "Show all GPUs, whatever CUDA_VISIBLE_DEVICES and NVIDIA_VISIBLE_DEVICES say", 0},
-    {"json", KEY_JSON, "FILE", OPTION_ARG_OPTIONAL,
-     "Write it as JSON; - or nothing is stdout, the table then goes to stderr", 0},
+    OPTIONS_JSON_ROW(KEY_JSON),
     {0},
 };
 
@@ -63,8 +60,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
         request->json_file = options_optional(argument, state);
         return 0;
     case ARGP_KEY_ARG:
-        return options_error(state->name,
-                             "unknown argument '%s'; there are only options, see --help", argument);
+        return options_no_argument(state->name, argument);
     default: /* the many other keys of argp */
         return ARGP_ERR_UNKNOWN;
     }
@@ -277,41 +273,9 @@ static int show(const char *program, const struct hlg_topology *t, const struct 
         begin = (uint32_t)gpu;
         limit = begin + 1;
     }
-    const bool on_stdout = request->json_file != NULL && strcmp(request->json_file, "-") == 0;
-    FILE *out = on_stdout ? stderr : stdout;
+    FILE *out = json_out_text(request->json_file);
     print_text(out, t, begin, limit);
-    if (fflush(out) != 0 || ferror(out)) {
-        (void)options_error(program, "the table cannot be printed");
-        return CLI_FAILED;
-    }
-    return request->json_file == NULL
-               ? CLI_DONE
-               : json_out_write(program, request->json_file, make_json(t, begin, limit));
-}
-
-/* Look again, with what libfabric can open: its names of the NICs, and which of them it has none for. */
-static int join(struct hlg_topology_config *config, struct hlg_topology **topology, char *error,
-                size_t error_bytes)
-{
-    static struct hlg_ofi_device devices[HLG_TOPOLOGY_DOMAINS_MAX];
-    static struct hlg_topology_domain domains[HLG_TOPOLOGY_DOMAINS_MAX];
-    struct hlg_topology *joined = NULL;
-    config->domain_count = hlg_ofi_devices(NULL, devices, HLG_TOPOLOGY_DOMAINS_MAX);
-    config->domains = domains;
-    for (uint32_t i = 0; i < config->domain_count; i++) {
-        domains[i].on_bus = devices[i].on_bus;
-        domains[i].bus = (struct hlg_bus_id){.domain = devices[i].domain,
-                                             .bus = devices[i].bus,
-                                             .device = devices[i].slot,
-                                             .function = devices[i].function};
-        (void)snprintf(domains[i].name, sizeof domains[i].name, "%.63s", devices[i].name);
-    }
-    const int status = hlg_topology_load(config, &joined, error, error_bytes);
-    if (status == 0) {
-        hlg_topology_free(*topology);
-        *topology = joined;
-    }
-    return status;
+    return json_out_end(program, out, request->json_file, make_json(t, begin, limit));
 }
 
 int cli_topo(int argc, char **argv)
@@ -332,21 +296,10 @@ int cli_topo(int argc, char **argv)
         !options_output_possible(argv[0], "--json", request.json_file)) {
         return CLI_BAD_INPUT;
     }
-    struct hlg_topology_config config = {
-        .size = sizeof config,
-        .xml = request.xml,
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe): one thread */
-        .cuda_visible = request.all ? NULL : getenv("CUDA_VISIBLE_DEVICES"),
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe) */
-        .nvidia_visible = request.all ? NULL : getenv("NVIDIA_VISIBLE_DEVICES"),
-        .nics = request.nics,
-    };
-    int status = hlg_topology_load(&config, &topology, error, sizeof error);
-    if (status == 0 && topology->live && topology->nic_count > 0) {
-        status = join(&config, &topology, error, sizeof error);
-    }
+    const struct machine_request look = {
+        .xml = request.xml, .nics = request.nics, .provider = "auto", .all = request.all};
+    const int status = machine_look(&look, &topology, error, sizeof error);
     if (status != 0) {
-        hlg_topology_free(topology);
         (void)options_error(argv[0], "%s", error);
         return status == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
     }

@@ -83,8 +83,7 @@ int traffic_config_parse(int key, char *argument, const char *program,
         config->verbose = true;
         return 0;
     case ARGP_KEY_ARG:
-        return options_error(program, "unknown argument '%s'; there are only options, see --help",
-                             argument);
+        return options_no_argument(program, argument);
     default: /* shared ones, and the many other keys of argp */
         return node_config_parse(key, argument, program, &config->node);
     }

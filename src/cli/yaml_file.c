@@ -3,14 +3,18 @@
  * error and the keys around it, and the sentence is made here, from the schema. */
 #include "yaml_file.h"
 
+#include "yaml_check.h"
+
 #include <halage/base.h>
 
 #include <errno.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#define FILE_BYTES  (16u << 20) /* nobody writes more by hand */
 #define KEY_BYTES   64u
 #define DEPTH_MAX   8u
 #define PLACE_BYTES 24u
@@ -157,16 +161,11 @@ static void print_error(cyaml_err_t result, const struct report *report,
     static const char twice[] = "Load: Mapping field already seen: ";
     static const char syntax[] = "Load: libyaml: ";
     const char *line = report->line;
-    if (result == CYAML_ERR_FILE_OPEN) {
-        (void)snprintf(error, capacity, "%s: cannot be opened: %s", file, strerror(errno));
-    } else if (strncmp(line, unknown, sizeof unknown - 1) == 0) {
+    if (strncmp(line, unknown, sizeof unknown - 1) == 0) {
         print_unknown(report, schema, file, line + sizeof unknown - 1, error, capacity);
     } else if (strncmp(line, twice, sizeof twice - 1) == 0) {
         (void)snprintf(error, capacity, "%s: %s: the key is there twice; keep one", file,
                        line + sizeof twice - 1);
-    } else if (strncmp(line, syntax, sizeof syntax - 1) == 0 &&
-               strcmp(line + sizeof syntax - 1, "input error") == 0) {
-        (void)snprintf(error, capacity, "%s: cannot be read: %s", file, strerror(errno));
     } else if (strncmp(line, syntax, sizeof syntax - 1) == 0) {
         (void)snprintf(error, capacity, "%s: not YAML: %s", file, line + sizeof syntax - 1);
     } else if (strncmp(line, "Load: Expecting", 15) == 0) {
@@ -179,14 +178,57 @@ static void print_error(cyaml_err_t result, const struct report *report,
     }
 }
 
+/* All of a file, which the caller frees. It is read once: it may be a pipe. NULL: `error` is a sentence. */
+static uint8_t *read_file(const char *file, size_t *count, char *error, size_t capacity)
+{
+    uint8_t *bytes = NULL;
+    size_t room = 0;
+    FILE *in = fopen(file, "r");
+    if (in == NULL) {
+        (void)snprintf(error, capacity, "%s: cannot be opened: %s", file, strerror(errno));
+        return NULL;
+    }
+    *count = 0;
+    do {
+        room = room == 0 ? 4096 : 2 * room;
+        uint8_t *grown = room <= FILE_BYTES ? realloc(bytes, room) : NULL;
+        if (grown == NULL) {
+            (void)snprintf(error, capacity, "%s: is larger than %u bytes, or than memory", file,
+                           FILE_BYTES);
+            free(bytes);
+            (void)fclose(in);
+            return NULL;
+        }
+        bytes = grown;
+        *count += fread(bytes + *count, 1, room - *count, in);
+    } while (*count == room);
+    if (ferror(in)) {
+        (void)snprintf(error, capacity, "%s: cannot be read: %s", file, strerror(errno));
+        free(bytes);
+        bytes = NULL;
+    }
+    (void)fclose(in);
+    return bytes;
+}
+
 int yaml_file_load(const char *file, const cyaml_schema_value_t *schema, void **data, char *error,
                    size_t capacity)
 {
     struct report report = {0};
     const cyaml_config_t config = make_config(&report);
+    size_t count = 0;
     void *loaded = NULL;
-    errno = 0;
-    const cyaml_err_t result = cyaml_load_file(file, &config, schema, &loaded, NULL);
+    uint8_t *bytes = read_file(file, &count, error, capacity);
+    if (bytes == NULL) {
+        return -HLG_EINVAL;
+    }
+    if (yaml_check(file, bytes, count, error, capacity) != 0) {
+        yaml_file_one_line(error);
+        free(bytes);
+        return -HLG_EINVAL;
+    }
+    const cyaml_err_t result = cyaml_load_data(bytes, count, &config, schema, &loaded, NULL);
+    free(bytes);
     if (result != CYAML_OK) {
         print_error(result, &report, schema, file, error, capacity);
         return -HLG_EINVAL;

@@ -12,7 +12,8 @@
 #define YAML_FILE_ERROR_BYTES 2048u
 
 /*
- * Load a file.
+ * Load a file, or a pipe: it is read once. A second document is refused, and a key or an entry without a value ("a:",
+ * "a: ~", "a: null"), with its line.
  *
  * schema  a mapping with CYAML_FLAG_POINTER. Let its scalars be optional strings, and check them
  *         where the error can name the key and the remedy; sequences and mappings may nest
@@ -26,7 +27,7 @@ int yaml_file_load(const char *file, const cyaml_schema_value_t *schema, void **
 
 /*
  * Line of a key by its path, such as "traffic.arrivals.rate" or "faults.1.at", counted from 1. 0 when it
- * cannot be told: the key is not there, is there twice, or stands in braces over several lines.
+ * cannot be told: the key is not there, is there twice, or stands in braces over several lines, or the file is a pipe.
  */
 uint32_t yaml_file_line(const char *file, const char *path);
 

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #define DEPTH_MAX    8u
 #define NAME_BYTES   64u
@@ -125,7 +126,8 @@ uint32_t yaml_file_line(const char *file, const char *path)
     struct scan scan = {.path = path};
     char *line = NULL;
     size_t capacity = 0;
-    FILE *const in = fopen(file, "r");
+    struct stat status; /* a pipe is empty by now, and one without a writer would not even open */
+    FILE *const in = stat(file, &status) == 0 && S_ISREG(status.st_mode) ? fopen(file, "r") : NULL;
     if (in == NULL) {
         return 0;
     }

@@ -657,7 +657,20 @@ static int on_reject(struct hlg_prefill *p, const struct hlg_event_reject *e)
     return 0;
 }
 
-/* Whether some request takes part in a forward that its words have not passed. */
+/* What a rank's word shows when it has no layer, nor context, to stamp any more. */
+static uint32_t layers_of(const struct hlg_layout *layout, uint32_t rank)
+{
+    const uint32_t stage = rank / layout->tp; /* floor: ranks of a stage lie side by side */
+    bool context = false;
+
+    for (uint32_t g = 0; g < layout->group_count; g++) {
+        context = context || layout->groups[g].kind == HLG_GROUP_CONTEXT;
+    }
+    return layout->stage_limit[stage] - hlg_layout_layer_begin(layout, stage) +
+           (context && stage == layout->stages - 1 ? 1 : 0);
+}
+
+/* Whether some request takes part in a forward of which its words have not shown all. */
 static bool is_awaited(const struct hlg_prefill *p, uint32_t forward)
 {
     uint32_t number = p->layers.forwards[forward].number;
@@ -670,7 +683,7 @@ static bool is_awaited(const struct hlg_prefill *p, uint32_t forward)
         }
         for (uint32_t rank = first; rank < first + p->ranks; rank++) {
             uint32_t word = post_word(p, r->source_pool, rank);
-            if (layers_done(&p->layers, forward, word) != LAYERS_ALL) {
+            if (layers_done(&p->layers, forward, word) < layers_of(&p->config.layout, rank)) {
                 return true;
             }
         }

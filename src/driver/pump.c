@@ -23,6 +23,7 @@ hlg_time hlg_pump_now(const struct hlg_pump *p)
 int pump_feed(struct hlg_pump *p, struct hlg_event *event)
 {
     event->now = hlg_pump_now(p);
+    p->events++;
     if (p->trace == NULL) {
         return p->machine.handle(p->machine.memory, event);
     }
@@ -187,10 +188,14 @@ void pump_carry_node(struct hlg_pump *p)
     struct hlg_action action;
     uint32_t count = 0;
 
+    if (p->carried == p->events) {
+        return; /* actions come of events alone */
+    }
     while (pump_pull(p, 0, HLG_ACTIONS_NODE, &action) != 0) {
         carry_action(p, &action);
         HLG_ASSERT(++count < ACTIONS_PER_STEP_MAX);
     }
+    p->carried = p->events;
 }
 
 /* Makes endpoint->write what is to be written. A write that goes on where the endpoint's last one ended has the
@@ -209,6 +214,7 @@ static int resolve(const struct hlg_pump *p, struct pump_endpoint *endpoint,
     }
     const int error = pump_table_resolve(p, action, write);
     endpoint->resolved_limit = error == 0 ? action->piece_limit : 0;
+    endpoint->stretch = (struct pump_stretch){0};
     return error;
 }
 
@@ -221,7 +227,8 @@ static uint32_t carry_write(struct hlg_pump *p, const struct hlg_action_write *a
     struct pump_endpoint *endpoint = pump_endpoint(p, peer->domain, action->lane, action->rail);
     int64_t taken = resolve(p, endpoint, action);
     if (taken == 0) {
-        taken = pump_merge_write(endpoint->transport, &endpoint->write, p->caps.merge_bytes_max);
+        taken = pump_merge_write(endpoint->transport, &endpoint->write, p->caps.merge_bytes_max,
+                                 &endpoint->stretch);
     }
     uint32_t offered = action->piece_limit - action->piece_begin;
     uint32_t pieces = taken > 0 ? hlg_u32((uint64_t)taken) : 0;
@@ -244,20 +251,17 @@ static uint32_t carry_write(struct hlg_pump *p, const struct hlg_action_write *a
 static int carry_writes(struct hlg_pump *p, uint32_t lane)
 {
     struct hlg_action action;
-    bool offered = false;
     int work = 0;
 
     for (uint32_t i = 0; i < WRITES_PER_STEP_MAX; i++) {
         if (pump_pull(p, lane, HLG_ACTION_WRITE, &action) == 0) {
+            p->written[lane] = p->events;
             break;
         }
         work += carry_write(p, &action.write) > 0;
-        offered = true;
     }
-    if (offered) {
-        /* What the writes brought up: a lost peer, a request that is over. */
-        pump_carry_node(p);
-    }
+    /* What the writes brought up: a lost peer, a request that is over. */
+    pump_carry_node(p);
     return work;
 }
 
@@ -346,7 +350,7 @@ int hlg_pump_write(struct hlg_pump *p)
     int work = 0;
 
     for (uint32_t lane = 0; p->role == HLG_ROLE_PREFILL && lane < p->lanes; lane++) {
-        work += carry_writes(p, lane);
+        work += p->written[lane] == p->events ? 0 : carry_writes(p, lane);
     }
     return work;
 }

@@ -49,12 +49,11 @@ static bool tell_place(struct hlg_pump *p, const struct pump_place *place,
 }
 
 /* Tell all that a request owns, place by place. Returns true when that is done. */
-static bool tell_all(struct hlg_pump *p, hlg_handle request)
+static bool tell_all(struct hlg_pump *p, hlg_handle request, uint32_t *budget)
 {
     const struct hlg_layout *layout = &p->layout;
     const uint32_t of_pool = layout->rank_limit - layout->rank_begin;
     struct pump_flush *f = &p->flush;
-    uint32_t budget = SPANS_PER_STEP_MAX;
     struct hlg_page_list pages;
     uint32_t pool = 0;
 
@@ -73,7 +72,7 @@ static bool tell_all(struct hlg_pump *p, hlg_handle request)
         if (place->region == HLG_NONE || lane / of_pool != pool) {
             continue;
         }
-        if (!tell_place(p, place, &pages, hlg_layout_page_bytes(layout, group), &budget)) {
+        if (!tell_place(p, place, &pages, hlg_layout_page_bytes(layout, group), budget)) {
             return false;
         }
     }
@@ -85,9 +84,10 @@ int pump_flush_step(struct hlg_pump *p)
     struct hlg_flusher *flusher = p->flusher;
     struct pump_flush *f = &p->flush;
     struct hlg_flushed done[DONE_PER_STEP_MAX];
+    uint32_t budget = SPANS_PER_STEP_MAX;
     int work = 0;
 
-    while (f->count > 0 && tell_all(p, f->queue[f->first]) &&
+    while (f->count > 0 && tell_all(p, f->queue[f->first], &budget) &&
            flusher->finish(flusher, f->queue[f->first]) != 0) {
         f->first = (f->first + 1) % f->capacity;
         f->count--;

@@ -10,6 +10,8 @@
 #include <halage/pump.h>
 #include <halage/wire.h>
 
+#include <string.h>
+
 /* Keys are indexed by place, so that their number is bounded by what a HELLO can carry alone. */
 #define PUMP_KEY_WIRE_BYTES_MIN 32u
 #define PUMP_REGIONS_MAX        4096u /* of one node, all lanes */
@@ -34,11 +36,19 @@ struct pump_place {
     uint64_t room; /* bytes of the region from offset on */
 };
 
+/* What is known of the pages of a write that is offered in parts, so that no part looks at them again. */
+struct pump_stretch {
+    uint32_t limit; /* up to this one; 0: nothing */
+    uint32_t
+        weight; /* > 0: each follows the one before, and 2^weight may go at once; 0: none does */
+};
+
 struct pump_endpoint {
     struct hlg_transport *transport; /* NULL: not open */
     bool refused;                    /* took less than it was offered since the last ROOM */
     uint32_t resolved_limit;         /* pieces of `write` whose pages were looked at; 0: none */
     struct hlg_paged_write write;    /* resolved last */
+    struct pump_stretch stretch;     /* of its pages */
 };
 
 struct pump_domain {
@@ -119,7 +129,10 @@ struct hlg_pump {
     bool any_unread;             /* of the peers */
     struct hlg_flusher *flusher; /* NULL: what landed is visible */
     struct pump_flush flush;
-    bool busy; /* endpoints had something in the last step */
+    uint64_t events;  /* that the machine was given */
+    uint64_t carried; /* of these when it had no action left that belongs to no lane */
+    uint64_t written[HLG_RANKS_MAX]; /* and when a lane had no write left */
+    bool busy;                       /* endpoints had something in the last step */
     hlg_time channels_due;
     hlg_time linger; /* endpoints are polled until then though nothing is open */
     void (*notice)(void *context, const struct hlg_notice *notice);
@@ -175,10 +188,11 @@ void pump_session_close(struct hlg_pump *p, uint32_t peer, bool fence);
 
 /* pump_merge.c: offers a paged write, with runs of pages that follow one another merged up to so many bytes.
  * Returns pieces, as a transport's write does. What is reported of it has the weight above PUMP_OP_BITS of its
- * operation, and counts in runs of 2^weight pieces. */
+ * operation, and counts in runs of 2^weight pieces. `stretch` is 0 for the first offer of a write and kept for those
+ * that go on with it. Cost: some 3 instructions a page for looking, once. */
 #define PUMP_OP_BITS 28u
 int64_t pump_merge_write(struct hlg_transport *t, const struct hlg_paged_write *w,
-                         uint64_t merge_bytes_max);
+                         uint64_t merge_bytes_max, struct pump_stretch *stretch);
 
 /* pump_table.c */
 int pump_table_own(struct hlg_pump *p, const struct hlg_pump_config *config);
@@ -192,6 +206,24 @@ int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *
 uint64_t pump_table_hello_bytes(struct hlg_pump *p);
 /* Adds what only the driver knows: provider, addresses, keys and places. */
 int pump_table_hello(struct hlg_pump *p, const struct pump_peer *peer, struct hlg_hello *hello);
+
+/* Page numbers, looked at PUMP_ROW at a time: each page of each write is. */
+#define PUMP_ROW 4u
+typedef uint32_t pump_row __attribute__((vector_size(PUMP_ROW * sizeof(uint32_t))));
+
+static inline pump_row pump_row_load(const uint32_t *pages)
+{
+    pump_row row;
+
+    memcpy(&row, pages, sizeof row);
+    return row;
+}
+
+/* The bits that any of them has. */
+static inline uint32_t pump_row_any(pump_row row)
+{
+    return row[0] | row[1] | row[2] | row[3];
+}
 
 static inline struct pump_endpoint *pump_endpoint(const struct hlg_pump *p, uint32_t domain,
                                                   uint32_t lane, uint32_t rail)

@@ -246,7 +246,11 @@ static int prepare_regions(struct hlg_pump *p, char *error, size_t error_bytes)
     return 0;
 }
 
-/* Whether the fabric takes the longest piece that this node may write: else each write would end its session. */
+/*
+ * Whether the fabric takes the longest piece that this node may write: else each write would end its session. A decoder
+ * that holds fewer heads would get shorter ones; who will connect is not known yet, and a refusal at start is worth more
+ * than one at each connect.
+ */
 static int check_pieces(const struct hlg_pump *p, char *error, size_t error_bytes)
 {
     for (uint32_t g = 0; p->role == HLG_ROLE_PREFILL && g < p->layout.group_count; g++) {

@@ -279,48 +279,37 @@ static uint32_t last_page(const struct pump_place *place, uint64_t extent)
     return (uint32_t)hlg_min_u64(last, INT32_MAX);
 }
 
-#define ROW 4u
-
-/* ROW page numbers, or what is left of the last one to them. */
-typedef uint32_t row __attribute__((vector_size(ROW * sizeof(uint32_t))));
-
-/* Without a branch and a row at a time: this looks at every page of every write. The highest bit of a page,
- * or of what is left to the last one, says that it is beyond. */
-static bool all_up_to(uint32_t last, const uint32_t *pages, uint32_t count)
-{
-    const row lasts = {last, last, last, last};
-    row beyonds = {0};
-    uint32_t beyond = 0;
-    uint32_t i = 0;
-
-    for (; i + ROW <= count; i += ROW) {
-        row at;
-        memcpy(&at, pages + i, sizeof at);
-        beyonds |= at | (lasts - at);
-    }
-    for (; i < count; i++) {
-        beyond |= pages[i] | (last - pages[i]);
-    }
-    for (uint32_t k = 0; k < ROW; k++) {
-        beyond |= beyonds[k];
-    }
-    return beyond <= INT32_MAX;
-}
-
 static bool pages_inside(const struct hlg_action_write *action, const struct pump_place *source,
                          const struct pump_place *target)
 {
     const struct hlg_slice *slice = action->slice;
-    uint32_t source_last =
+    const uint32_t source_last =
         last_page(source, slice_extent(slice->source_offset, slice->source_stride, slice));
-    uint32_t target_last =
+    const uint32_t target_last =
         last_page(target, slice_extent(slice->target_offset, slice->target_stride, slice));
-    uint32_t begin = action->piece_begin / slice->count; /* floor: the page that holds it */
-    uint32_t count = hlg_div_ceil(action->piece_limit, slice->count) - begin;
+    const uint32_t begin = action->piece_begin / slice->count; /* floor: the page that holds it */
+    const uint32_t limit = hlg_div_ceil(action->piece_limit, slice->count);
+    const pump_row source_lasts = {source_last, source_last, source_last, source_last};
+    const pump_row target_lasts = {target_last, target_last, target_last, target_last};
+    pump_row beyonds = {0};
+    uint32_t beyond = 0;
+    uint32_t i = begin;
 
-    return source_last != HLG_NONE && target_last != HLG_NONE &&
-           all_up_to(source_last, action->source_pages + begin, count) &&
-           all_up_to(target_last, action->target_pages + begin, count);
+    if (source_last == HLG_NONE || target_last == HLG_NONE) {
+        return false;
+    }
+    /* Without a branch and a row at a time. The highest bit of a page, or of what is left to the last one,
+       says that it is beyond. */
+    for (; i + PUMP_ROW <= limit; i += PUMP_ROW) {
+        const pump_row from = pump_row_load(action->source_pages + i);
+        const pump_row to = pump_row_load(action->target_pages + i);
+        beyonds |= from | (source_lasts - from) | to | (target_lasts - to);
+    }
+    for (; i < limit; i++) {
+        beyond |= action->source_pages[i] | (source_last - action->source_pages[i]);
+        beyond |= action->target_pages[i] | (target_last - action->target_pages[i]);
+    }
+    return (beyond | pump_row_any(beyonds)) <= INT32_MAX;
 }
 
 int pump_table_resolve(const struct hlg_pump *p, const struct hlg_action_write *action,

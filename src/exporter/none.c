@@ -15,7 +15,7 @@ int hlg_exporter_start(struct hlg_messenger *m, uint32_t port, struct hlg_export
             "-DHALAGE_METRICS_HTTP=ON",
             port);
     }
-    return -HLG_ESTATE;
+    return -HLG_EUNSUPPORTED;
 }
 
 uint32_t hlg_exporter_port(const struct hlg_exporter *exporter)

@@ -116,13 +116,17 @@ void copier_close(struct copier *c)
     if (c->stream != NULL) {
         (void)copier_wait(c);
     }
-    for (uint32_t i = 0; i < c->mark_count && c->marks[i] != NULL; i++) {
-        (void)c->cuda->cuEventDestroy(c->marks[i]);
-    }
-    if (c->stream != NULL) {
-        (void)c->cuda->cuStreamDestroy(c->stream);
-    }
     if (c->context != NULL) {
+        const bool entered = copier_begin(c) == 0; /* else it is tried all the same */
+        for (uint32_t i = 0; i < c->mark_count && c->marks[i] != NULL; i++) {
+            (void)c->cuda->cuEventDestroy(c->marks[i]);
+        }
+        if (c->stream != NULL) {
+            (void)c->cuda->cuStreamDestroy(c->stream);
+        }
+        if (entered) {
+            copier_end(c);
+        }
         (void)c->cuda->cuDevicePrimaryCtxRelease(c->device);
     }
     free(c->marks);
@@ -141,9 +145,10 @@ int copier_pin(struct copier *c, uint64_t bytes, void **host, char *error, size_
     if (result == CUDA_OUT_OF_MEMORY) {
         return memory_fail(
             -HLG_ENOMEM, error, error_bytes,
-            "%llu bytes of pinned host memory cannot be had: the staged path needs as "
-            "much as the KV memory of the node; raise the container's memory, or use "
-            "a provider that takes device memory",
+            "%llu bytes of pinned host memory cannot be had, which the staged path needs (to "
+            "receive, "
+            "as many as the KV memory has): raise the container's memory and ulimit -l, have fewer "
+            "pages, or use a provider that takes device memory",
             (unsigned long long)bytes);
     }
     return result == CUDA_OK ? 0 : cuda_fail(c->cuda, "cuMemHostAlloc", result, error, error_bytes);
@@ -178,12 +183,16 @@ int copier_mark(struct copier *c, uint32_t mark)
 int copier_done(struct copier *c, uint32_t mark)
 {
     HLG_ASSERT(mark < c->mark_count);
+    int code = copier_begin(c); /* some drivers ask a context of whoever asks an event */
+    if (code != 0) {
+        return code;
+    }
     const cuda_result result = c->cuda->cuEventQuery(c->marks[mark]);
-
+    copier_end(c);
     if (result == CUDA_NOT_READY) {
         return 0;
     }
-    const int code = judge(c, "cuEventQuery", result);
+    code = judge(c, "cuEventQuery", result);
     return code == 0 ? 1 : code;
 }
 

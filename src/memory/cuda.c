@@ -143,7 +143,9 @@ static int zero(const struct cuda *cuda, const struct hlg_memory *m, char *error
     return result == CUDA_OK ? 0 : cuda_fail(cuda, call, result, error, error_bytes);
 }
 
-/* A dma-buf, where driver and GPU have such: providers without a peer-memory module need it. */
+/* A dma-buf, where driver and GPU have such: providers without a peer-memory module need it, and nobody else.
+ * What it is refused for (the kernel, its modules, the container) differs, and who needs it says so when the
+ * memory is registered. */
 static int take_dmabuf(const struct cuda *cuda, struct hlg_memory *m, char *error,
                        size_t error_bytes)
 {
@@ -154,16 +156,11 @@ static int take_dmabuf(const struct cuda *cuda, struct hlg_memory *m, char *erro
     if (code != 0 || able == 0 || cuda->cuMemGetHandleForAddressRange == NULL) {
         return code;
     }
-    const cuda_result result = cuda->cuMemGetHandleForAddressRange(
-        &fd, (cuda_ptr)(uintptr_t)m->base, m->reserved, CUDA_RANGE_DMA_BUF_FD, 0);
-    if (result == CUDA_NOT_SUPPORTED || result == CUDA_NOT_PERMITTED) {
-        return 0; /* the kernel lacks what the driver needs for it */
+    if (cuda->cuMemGetHandleForAddressRange(&fd, (cuda_ptr)(uintptr_t)m->base, m->reserved,
+                                            CUDA_RANGE_DMA_BUF_FD, 0) == CUDA_OK) {
+        m->dmabuf = fd;
+        (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     }
-    if (result != CUDA_OK) {
-        return cuda_fail(cuda, "cuMemGetHandleForAddressRange", result, error, error_bytes);
-    }
-    m->dmabuf = fd;
-    (void)fcntl(fd, F_SETFD, FD_CLOEXEC);
     return 0;
 }
 
@@ -238,6 +235,26 @@ int hlg_memory_devices(char *error, size_t error_bytes)
     const struct cuda *cuda = cuda_open(&code, error, error_bytes);
 
     return cuda == NULL ? code : cuda->devices;
+}
+
+int hlg_memory_bus(int32_t ordinal, char bus[HLG_MEMORY_BUS_BYTES], char *error, size_t error_bytes)
+{
+    int code = 0;
+    char text[HLG_MEMORY_BUS_BYTES] = "";
+    cuda_device device = 0;
+    const struct cuda *cuda = cuda_open(&code, error, error_bytes);
+
+    if (cuda == NULL) {
+        return code;
+    }
+    code = cuda_check_device(cuda, ordinal, error, error_bytes);
+    if (code != 0) {
+        return code;
+    }
+    TRY(cuDeviceGet, &device, ordinal);
+    TRY(cuDeviceGetPCIBusId, text, (int)sizeof text, device);
+    memcpy(bus, text, sizeof text);
+    return 0;
 }
 
 int memory_cuda_create(struct hlg_memory *m, char *error, size_t error_bytes)

@@ -35,7 +35,8 @@ int hlg_memory_needs_flush(int32_t device, char *error, size_t error_bytes)
     if ((options & CUDA_FLUSH_OPTION_HOST) == 0 || cuda->cuFlushGPUDirectRDMAWrites == NULL) {
         return memory_fail(-HLG_EUNSUPPORTED, error, error_bytes,
                            "GPU %d does not order writes of NICs and its driver cannot flush them: "
-                           "use the staged path, or a driver of CUDA 11.3 or newer",
+                           "take flush policy read, the staged path, or a driver of CUDA 11.3 or "
+                           "newer",
                            device);
     }
     return 1;

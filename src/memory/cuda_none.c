@@ -14,6 +14,13 @@ int hlg_memory_devices(char *error, size_t error_bytes)
     return absent(error, error_bytes);
 }
 
+int hlg_memory_bus(int32_t device, char bus[HLG_MEMORY_BUS_BYTES], char *error, size_t error_bytes)
+{
+    (void)device;
+    (void)bus;
+    return absent(error, error_bytes);
+}
+
 int memory_cuda_create(struct hlg_memory *m, char *error, size_t error_bytes)
 {
     (void)m;

@@ -13,10 +13,11 @@ static int system_error(uint64_t bytes, char *error, size_t error_bytes)
 {
     const int cause = errno;
 
-    return memory_fail(cause == ENOMEM || cause == EFBIG ? -HLG_ENOMEM : -HLG_EIO, error,
-                       error_bytes, "%llu bytes of host memory cannot be had: %s",
-                       (unsigned long long)bytes,
-                       strerror(cause)); /* NOLINT(concurrency-mt-unsafe) */
+    return memory_fail(
+        cause == ENOMEM || cause == EFBIG ? -HLG_ENOMEM : -HLG_EIO, error, error_bytes,
+        "%llu bytes of host memory cannot be had (%s): ask for less, or raise the limits of "
+        "the container and of open files",
+        (unsigned long long)bytes, strerror(cause)); /* NOLINT(concurrency-mt-unsafe) */
 }
 
 static int map(struct hlg_memory *m, int fd, char *error, size_t error_bytes)
@@ -79,9 +80,11 @@ int memory_host_export(const struct hlg_memory *m, char *error, size_t error_byt
 int memory_host_import(struct hlg_memory *m, int fd, char *error, size_t error_bytes)
 {
     if (!seal(fd, m->bytes)) {
-        return memory_fail(-HLG_EINVAL, error, error_bytes,
-                           "the descriptor is no exported host memory of %llu bytes",
-                           (unsigned long long)m->bytes);
+        return memory_fail(
+            -HLG_EINVAL, error, error_bytes,
+            "the descriptor is no exported host memory of %llu bytes: send the one that "
+            "hlg_memory_export() gave, with its header",
+            (unsigned long long)m->bytes);
     }
     int own = memory_host_export(&(struct hlg_memory){.fd = fd}, error, error_bytes);
     if (own < 0) {

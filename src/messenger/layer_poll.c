@@ -69,7 +69,7 @@ uint32_t layer_poll_look(struct hlg_messenger *m, struct layer_value *values, ui
     return count;
 }
 
-static bool resting(const struct hlg_messenger *m)
+bool layer_poll_resting(const struct hlg_messenger *m)
 {
     /* acquire: pairs with announce and rest, so that what made them so is seen */
     uint64_t announced = atomic_load_explicit(&m->chunks_announced, memory_order_acquire);
@@ -80,7 +80,7 @@ static bool resting(const struct hlg_messenger *m)
 
 bool layer_poll_awaits(const struct hlg_messenger *m)
 {
-    return m->config.counter_core && !resting(m);
+    return m->config.counter_core && !layer_poll_resting(m);
 }
 
 void *layer_poll_main(void *messenger)
@@ -88,7 +88,7 @@ void *layer_poll_main(void *messenger)
     struct hlg_messenger *m = messenger;
 
     while (!latch_is_set(&m->stop)) {
-        if (!resting(m)) {
+        if (!layer_poll_resting(m)) {
             if (look(m)) {
                 bell_ring(&m->core_bell);
             }
@@ -96,7 +96,7 @@ void *layer_poll_main(void *messenger)
             continue;
         }
         bell_arm(&m->layer_bell);
-        if (resting(m) && !latch_is_set(&m->stop)) {
+        if (layer_poll_resting(m) && !latch_is_set(&m->stop)) {
             struct pollfd fd = {.fd = m->layer_bell.fd, .events = POLLIN};
             (void)poll(&fd, 1, -1); /* an error or a signal only makes it look again */
         }
@@ -106,7 +106,7 @@ void *layer_poll_main(void *messenger)
 
 void layer_poll_announce(struct hlg_messenger *m)
 {
-    /* release: pairs with resting() */
+    /* release: pairs with layer_poll_resting() */
     (void)atomic_fetch_add_explicit(&m->chunks_announced, 1, memory_order_release);
     bell_ring(&m->layer_bell);
 }
@@ -118,6 +118,6 @@ void layer_poll_withdraw(struct hlg_messenger *m)
 
 void layer_poll_rest(struct hlg_messenger *m, uint64_t handled)
 {
-    /* release: pairs with resting(); only the core thread writes it, upward */
+    /* release: pairs with layer_poll_resting(); only the core thread writes it, upward */
     atomic_store_explicit(&m->chunks_rested, handled, memory_order_release);
 }

@@ -151,6 +151,7 @@ struct held {
 /* Memory of another process, mapped here. */
 struct import {
     struct hlg_memory *memory;
+    uint64_t file[2]; /* device and inode: what is imported twice has two addresses */
 };
 
 struct counter_word {
@@ -273,6 +274,7 @@ struct hlg_messenger { /* NOLINT(clang-analyzer-optin.performance.Padding) */
     uint64_t layers_after; /* commands that must be handled before these */
     uint64_t random;
     uint64_t chunks_handled;
+    hlg_time awaits_due; /* when it is seen again whether counters are awaited */
     struct lobby lobby;
     struct flush flush;
     struct sentinels sentinels;
@@ -398,6 +400,8 @@ void *layer_poll_main(void *messenger);
 uint32_t layer_poll_look(struct hlg_messenger *m, struct layer_value *values, uint32_t capacity);
 /* Core thread: whether it is to look at them, since a forward pass is announced. */
 bool layer_poll_awaits(const struct hlg_messenger *m);
+/* Whether no chunk was announced since layer_poll_rest(). */
+bool layer_poll_resting(const struct hlg_messenger *m);
 /* A chunk is about to be pushed (any thread); or could not be, after all. */
 void layer_poll_announce(struct hlg_messenger *m);
 void layer_poll_withdraw(struct hlg_messenger *m);

@@ -23,6 +23,8 @@
 #define LINGER_NS       (20 * HLG_NS_PER_MS)
 #define FDS_OWN         2u
 #define LOOKS_PER_ROUND 100u /* at counter words: about as long as a round */
+/* So often it is seen whether counters are awaited still: that looks at every request. */
+#define AWAITS_NS (10 * HLG_NS_PER_MS)
 
 /* Whether there is room for the reports that anything new could bring, beyond those of what is open
  * already. The engine that does not poll stops its own commands, and loses nothing. */
@@ -309,6 +311,19 @@ static void watch_layers(struct hlg_messenger *m)
     m->layers_after = ring_pushes(&m->commands);
 }
 
+/* Lets the counter words alone when no layer is awaited: all were stamped, though nobody ended their forward yet, or
+ * their requests are over. The end of a forward says so at once. */
+static void rest_layers(struct hlg_messenger *m, bool open, hlg_time now)
+{
+    if (layer_poll_resting(m) || (open && now < m->awaits_due)) {
+        return;
+    }
+    m->awaits_due = now + AWAITS_NS;
+    if (!open || !hlg_pump_awaits(m->pump)) {
+        layer_poll_rest(m, m->chunks_handled);
+    }
+}
+
 void *progress_main(void *messenger)
 {
     struct hlg_messenger *m = messenger;
@@ -327,11 +342,9 @@ void *progress_main(void *messenger)
         work += hlg_pump_step(m->pump);
         m->stats.core_loops++;
         hlg_time now = hlg_pump_now(m->pump);
-        if (hlg_pump_open(m->pump) > 0) {
-            active_until = now + LINGER_NS;
-        } else {
-            layer_poll_rest(m, m->chunks_handled);
-        }
+        const bool open = hlg_pump_open(m->pump) > 0;
+        active_until = open ? now + LINGER_NS : active_until;
+        rest_layers(m, open, now);
         work += command_tell_drained(m);
         bool active = now < active_until || m->held_count > 0;
         if (work > 0) {

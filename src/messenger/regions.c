@@ -2,6 +2,7 @@
 #include "messenger_internal.h"
 
 #include <stdio.h>
+#include <sys/stat.h>
 
 /* Whether no byte of it belongs to a region that was added before: pages would be in two places. */
 static int check_overlap(struct hlg_messenger *m, uint32_t lane,
@@ -66,13 +67,41 @@ int hlg_messenger_region_add(struct hlg_messenger *m, uint32_t lane,
     return (int)number;
 }
 
+/* Host memory that was imported before has another address now, and would be two lanes' at once. (Descriptors of
+ * CUDA memory cannot be told apart.) */
+static int check_file(struct hlg_messenger *m, int fd, const struct hlg_fd_header *header,
+                      uint64_t file[2])
+{
+    struct stat status;
+
+    if (header->kind != HLG_MEMORY_HOST || fstat(fd, &status) != 0) {
+        return 0; /* the import says what is wrong */
+    }
+    file[0] = status.st_dev;
+    file[1] = status.st_ino;
+    for (uint32_t i = 0; i < m->import_count; i++) {
+        if (hlg_memory_kind(m->imports[i].memory) == HLG_MEMORY_HOST &&
+            m->imports[i].file[0] == file[0] && m->imports[i].file[1] == file[1]) {
+            return messenger_fail(
+                m, -HLG_EINVAL,
+                "the descriptor is of memory that was imported already: give each "
+                "lane memory of its own");
+        }
+    }
+    return 0;
+}
+
 int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
                                 const struct hlg_fd_header *header)
 {
     struct hlg_memory *memory = NULL;
+    uint64_t file[2] = {0};
     char why[sizeof m->error];
     int error = messenger_before_start(m);
 
+    if (error == 0) {
+        error = check_file(m, fd, header, file);
+    }
     if (error != 0) {
         return error;
     }
@@ -91,7 +120,7 @@ int hlg_messenger_region_import(struct hlg_messenger *m, uint32_t lane, int fd,
         hlg_memory_release(memory);
         return number;
     }
-    m->imports[m->import_count++].memory = memory;
+    m->imports[m->import_count++] = (struct import){memory, {file[0], file[1]}};
     return number;
 }
 

@@ -51,20 +51,30 @@ static void lose(struct sentinels *s, struct sentinel *one, int32_t status, cons
     messenger_log(s->messenger, HLG_LOG_ERROR, "flush of gpu memory failed: %s", s->why);
 }
 
-static void move(struct sentinels *s, struct sentinel *one)
+static int open_one(struct sentinels *s, struct sentinel *one)
 {
     struct hlg_fabric *fabric = s->messenger->config.fabric;
+
+    if (one->below != NULL) {
+        return 0;
+    }
+    const int status =
+        fabric->sentinel_open(fabric, one->lane, one->rail, &one->region, &one->below);
+    if (status != 0) {
+        one->below = NULL;
+        lose(s, one, status, "cannot be prepared");
+    }
+    return status;
+}
+
+static void move(struct sentinels *s, struct sentinel *one)
+{
     int status = 0;
 
-    if (one->step == STEP_BEGIN && one->below == NULL) {
-        status = fabric->sentinel_open(fabric, one->lane, one->rail, &one->region, &one->below);
-        if (status != 0) {
-            one->below = NULL;
-            lose(s, one, status, "cannot be prepared");
+    if (one->step == STEP_BEGIN) {
+        if (open_one(s, one) != 0) {
             return;
         }
-    }
-    if (one->step == STEP_BEGIN) {
         status = one->below->ops->read(one->below);
         one->step = status > 0 ? STEP_READING : STEP_BEGIN;
     } else if (one->step == STEP_READING) {
@@ -189,6 +199,12 @@ int sentinels_start(struct hlg_messenger *m, struct hlg_flusher **flusher)
     const int code = take_all(m);
     if (code != 0 || s->all_count == 0) {
         return code;
+    }
+    for (uint32_t i = 0; i < s->all_count; i++) { /* in its own time, not in that of a round */
+        const int opened = open_one(s, &s->all[i]);
+        if (opened != 0) {
+            return messenger_fail(m, opened, s->why);
+        }
     }
     /* Whether the provider can do it shows in one read, which connects each endpoint to itself too. */
     (void)finish(&s->flusher, trial.request);

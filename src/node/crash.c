@@ -11,7 +11,7 @@
 
 /* A handler is given no context. Written before it is installed. */
 static struct {
-    char title[32];
+    char title[48];
     bool watched;
 } crash;
 
@@ -50,7 +50,6 @@ static void on_crash(int number, siginfo_t *info, void *context)
     const char *call = hlg_messenger_call();
     (void)context;
 
-    add(&line, "halage: ");
     add(&line, crash.title);
     add(&line, number == SIGBUS ? ": crashed (SIGBUS at " : ": crashed (SIGSEGV at ");
     add_address(&line, (uintptr_t)info->si_addr);

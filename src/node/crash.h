@@ -11,7 +11,7 @@
  * From now on SIGSEGV and SIGBUS say the sentence before they end this process, as they would have. Where
  * somebody else takes them already (a sanitizer), he keeps them.
  *
- * title    of the node; copied
+ * title    of the node, with which the sentence begins; copied
  * watched  whether the messenger has a watchdog: without one nobody knows the call
  */
 void crash_report(const char *title, bool watched);

@@ -87,8 +87,7 @@ static error_t parse(int key, char *argument, struct argp_state *state)
                    ? 0
                    : options_error(state->name, "--number: '%s': no number", argument);
     case ARGP_KEY_ARG:
-        return options_error(state->name,
-                             "unknown argument '%s'; there are only options, see --help", argument);
+        return options_no_argument(state->name, argument);
     default: /* shared ones, and the many other keys of argp */
         return node_config_parse(key, argument, state->name, &options->config);
     }
@@ -135,6 +134,12 @@ bool node_address(const struct node_options *options, uint32_t index,
     return true;
 }
 
+/* What goes before the title of a node that has a starter, where the starter does not put its own name. */
+static const char *stderr_prefix(const struct node *node)
+{
+    return node->options.control < 0 ? "" : "halage: ";
+}
+
 void node_say(const struct node *node, const char *format, ...)
 {
     struct control_text frame = {.head.kind = CONTROL_TEXT};
@@ -143,10 +148,10 @@ void node_say(const struct node *node, const char *format, ...)
     va_start(arguments, format);
     (void)vsnprintf(line, sizeof line, format, arguments);
     va_end(arguments);
-    (void)snprintf(frame.text, sizeof frame.text, "%.23s: %s", node->title, line);
+    (void)snprintf(frame.text, sizeof frame.text, "%s: %s", node->title, line);
     if (node->options.control < 0 ||
         control_send(node->options.control, &frame, sizeof frame, true) != 1) {
-        (void)fprintf(stderr, "halage: %s\n", frame.text);
+        (void)fprintf(stderr, "%s%s\n", stderr_prefix(node), frame.text);
     }
 }
 
@@ -454,7 +459,9 @@ int node_start(struct node *node, enum hlg_role role)
     struct node_config *config = &node->options.config;
     node->role = role;
     const char *kind = role == HLG_ROLE_PREFILL ? "prefill" : "decode";
-    if (node->options.number == 0) {
+    if (node->options.control < 0) {
+        (void)snprintf(node->title, sizeof node->title, "%.23s", node->options.program);
+    } else if (node->options.number == 0) {
         (void)snprintf(node->title, sizeof node->title, "%s node", kind);
     } else {
         (void)snprintf(node->title, sizeof node->title, "%s node %" PRIu32, kind,
@@ -488,7 +495,8 @@ int node_start(struct node *node, enum hlg_role role)
         node_say(node, "no memory");
         return CLI_FAILED;
     }
-    crash_report(node->title, config->watchdog_ms != 0);
+    (void)snprintf(text, sizeof text, "%s%s", stderr_prefix(node), node->title);
+    crash_report(text, config->watchdog_ms != 0);
     status = node_place(node);
     if (status == CLI_DONE) {
         status = node_pick_nics(node);

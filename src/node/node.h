@@ -31,7 +31,8 @@ struct node_options {
 
 struct node {
     struct node_options options;
-    char title[24]; /* "prefill node", "decode node 2" */
+    char title
+        [24]; /* "prefill node", "decode node 2"; of one that nobody started "halage node prefill" */
     enum hlg_role role;
     struct hlg_layout layout;       /* of the ranks that this node hosts */
     struct hlg_layout ranks_layout; /* of those that it computes: all */

@@ -1,8 +1,7 @@
 #include "place.h"
 
 #include "../cli/cli.h"
-
-#include <halage/topology.h>
+#include "machine.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,23 +13,40 @@ static bool is_auto(const char *option)
     return option != NULL && strcmp(option, "auto") == 0;
 }
 
-/* The machine as programs that are started here see it. Says a line and returns NULL on failure. */
-static struct hlg_topology *look(const struct node *node, const char *option)
+/* This machine. Says a line and returns NULL on failure. */
+static struct hlg_topology *look(const struct node *node, const char *option, const char *provider)
 {
     char text[1024] = "";
     struct hlg_topology *topology = NULL;
-    const struct hlg_topology_config config = {
-        .size = sizeof config,
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe): one thread */
-        .cuda_visible = getenv("CUDA_VISIBLE_DEVICES"),
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe) */
-        .nvidia_visible = getenv("NVIDIA_VISIBLE_DEVICES"),
-    };
-    if (hlg_topology_load(&config, &topology, text, sizeof text) != 0) {
+    /* The driver says which GPUs pages are on; without it the environment says which they would be on. */
+    const struct machine_request request = {.provider = provider, .all = node->options.config.cuda};
+    if (machine_look(&request, &topology, text, sizeof text) != 0) {
         node_say(node, "--%s auto: %s", option, text);
         return NULL;
     }
     return topology;
+}
+
+/* The GPU that a lane's pages are on, as an index in the topology: by its bus id where the driver tells it, which may
+ * count in another order; pages in host memory are taken for those of the GPU that the lane would have. HLG_NONE: none. */
+static uint32_t find_gpu(const struct node *node, const struct hlg_topology *topology,
+                         uint32_t lane)
+{
+    char bus[HLG_MEMORY_BUS_BYTES] = "";
+    char text[256] = "";
+    const uint32_t rank = node_ranks_lane(node, lane);
+    if (!node->options.config.cuda) {
+        return topology->gpu_count == 0 ? HLG_NONE : rank % topology->gpu_count;
+    }
+    const int32_t device = hlg_memory_device(ranks_memory(node->ranks, rank));
+    if (hlg_memory_bus(device, bus, text, sizeof text) == 0) {
+        const int gpu = hlg_topology_gpu_find(topology, bus, text, sizeof text);
+        if (gpu >= 0) {
+            return (uint32_t)gpu;
+        }
+    }
+    node_say(node, "nobody knows what is near to the GPU of lane %" PRIu32 ": %s", lane, text);
+    return HLG_NONE;
 }
 
 /* The first word of --nics as hlg_topology_nic_find() knows it; one that it does not know (TCP's interfaces) is none. */
@@ -49,12 +65,14 @@ static uint32_t find_nic(const struct hlg_topology *topology, const char *names)
 /* --cores auto: near the NIC, or the GPU. Leaves the placement empty where there is neither. */
 static int choose(struct node *node, char *why, size_t why_bytes)
 {
-    struct hlg_topology *topology = look(node, "cores");
+    struct hlg_topology *topology =
+        look(node, "cores", NULL); /* libfabric comes after the placement */
     if (topology == NULL) {
         return CLI_FAILED;
     }
     const uint32_t nic = find_nic(topology, node->options.config.nics);
-    (void)hlg_topology_place(topology, HLG_NONE, nic, &node->placement, why, why_bytes);
+    const uint32_t gpu = find_gpu(node, topology, 0);
+    (void)hlg_topology_place(topology, gpu, nic, &node->placement, why, why_bytes);
     hlg_topology_free(topology);
     return CLI_DONE;
 }
@@ -66,8 +84,9 @@ static char *join_names(const struct hlg_topology *topology, const struct hlg_to
     size_t used = 0;
     char *names = calloc(bytes, 1);
     for (uint32_t i = 0; names != NULL && i < gpu->share_count; i++) {
+        const struct hlg_topology_nic *nic = &topology->nics[gpu->nics[i].nic];
         const int more = snprintf(names + used, bytes - used, "%s%s", i == 0 ? "" : ",",
-                                  topology->nics[gpu->nics[i].nic].name);
+                                  nic->domain[0] != '\0' ? nic->domain : nic->name);
         used += more > 0 ? (size_t)more : 0;
     }
     return names;
@@ -76,10 +95,15 @@ static char *join_names(const struct hlg_topology *topology, const struct hlg_to
 static int pick(struct node *node, const struct hlg_topology *topology)
 {
     const uint32_t lanes = hlg_layout_lanes(&node->layout);
+    char bus[HLG_TOPOLOGY_BUS_BYTES];
     struct hlg_limits limits;
     hlg_limits_default(&limits);
     for (uint32_t lane = 0; lane < lanes; lane++) {
-        const struct hlg_topology_gpu *gpu = &topology->gpus[lane % topology->gpu_count];
+        const uint32_t found = find_gpu(node, topology, lane);
+        if (found == HLG_NONE) {
+            continue; /* any NIC */
+        }
+        const struct hlg_topology_gpu *gpu = &topology->gpus[found];
         node->lane_nics[lane] = join_names(topology, gpu);
         if (node->lane_nics[lane] == NULL) {
             node_say(node, "out of memory");
@@ -88,10 +112,21 @@ static int pick(struct node *node, const struct hlg_topology *topology)
         const uint32_t rails = hlg_min_u32(gpu->share_count, limits.rails_max);
         node->rails =
             node->rails < rails ? rails : node->rails; /* fewer NICs serve several rails */
-        node_say(node, "lane %" PRIu32 ", GPU %" PRIu32 ": %s (%s)", lane, gpu->index,
-                 node->lane_nics[lane], hlg_link_name(gpu->nics[0].link));
+        hlg_bus_id_write(&gpu->bus, bus);
+        node_say(node, "lane %" PRIu32 ", GPU %s: %s (%s)", lane, bus, node->lane_nics[lane],
+                 hlg_link_name(gpu->nics[0].link));
     }
     return CLI_DONE;
+}
+
+/* Whether libfabric has a name for one of the NICs; it knows none on a machine that it does not run on. */
+static bool can_open(const struct hlg_topology *topology)
+{
+    bool opens = !topology->live;
+    for (uint32_t i = 0; i < topology->nic_count; i++) {
+        opens = opens || topology->nics[i].domain[0] != '\0';
+    }
+    return opens;
 }
 
 int node_pick_nics(struct node *node)
@@ -101,13 +136,16 @@ int node_pick_nics(struct node *node)
         return status;
     }
     node->options.config.nics = NULL;
-    struct hlg_topology *topology = look(node, "nics");
+    struct hlg_topology *topology = look(node, "nics", node->options.config.provider);
     if (topology == NULL) {
         return CLI_FAILED;
     }
-    if (topology->gpu_count == 0 || topology->gpus[0].nic_count == 0) {
-        node_say(node, "nics: all: there is no %s",
-                 topology->gpu_count == 0 ? "GPU to choose them by" : "RDMA NIC");
+    if (topology->gpu_count == 0) {
+        node_say(node, "nics: all: there is no GPU to choose them by");
+    } else if (topology->nic_count == 0 || !can_open(topology)) {
+        node_say(node, "nics: all: %s",
+                 topology->nic_count == 0 ? "there is no RDMA NIC"
+                                          : "the provider opens none of the RDMA NICs");
     } else {
         status = pick(node, topology);
     }

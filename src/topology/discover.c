@@ -140,7 +140,7 @@ static int add_nic(struct survey *s, hwloc_obj_t osdev, hwloc_obj_t pci, char *e
         found.nic.virtual_function = is_virtual(&pci->attr->pcidev);
     }
     if (osdev != NULL && osdev->name != NULL) {
-        (void)snprintf(found.nic.name, sizeof found.nic.name, "%s", osdev->name);
+        topology_copy_name(found.nic.name, osdev->name);
     } else {
         hlg_bus_id_write(&found.nic.bus, found.nic.name);
     }
@@ -326,7 +326,7 @@ static void find_uuid(hwloc_obj_t pci, bool live, char uuid[HLG_TOPOLOGY_NAME_BY
     for (hwloc_obj_t child = pci->io_first_child; child != NULL; child = child->next_sibling) {
         const char *told = hwloc_obj_get_info_by_name(child, "NVIDIAUUID");
         if (told != NULL) {
-            (void)snprintf(uuid, HLG_TOPOLOGY_NAME_BYTES, "%s", told);
+            topology_copy_name(uuid, told);
             return;
         }
     }
@@ -351,7 +351,7 @@ static void tell(const struct survey *s, struct hlg_topology *t)
     model = model != NULL
                 ? model
                 : hwloc_obj_get_info_by_name(hwloc_get_root_obj(s->hwloc), "PlatformModel");
-    (void)snprintf(t->machine, sizeof t->machine, "%s", model != NULL ? model : "");
+    topology_copy_name(t->machine, model != NULL ? model : "");
     t->live = hwloc_topology_is_thissystem(s->hwloc) != 0;
     t->nic_count = s->nic_count;
     for (uint32_t i = 0; i < s->nic_count; i++) {

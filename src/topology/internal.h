@@ -37,6 +37,9 @@ int topology_show(const struct hlg_topology_config *config, struct hlg_topology 
 __attribute__((format(printf, 2, 3))) void topology_note(struct hlg_topology *t, const char *format,
                                                          ...);
 
+/* Copies a name that the system or a file gave: '?' for what is no printable ASCII. */
+void topology_copy_name(char name[HLG_TOPOLOGY_NAME_BYTES], const char *text);
+
 /* Appends to a text of `bytes`, as far as it fits. */
 __attribute__((format(printf, 3, 4))) void topology_append(char *text, size_t bytes,
                                                            const char *format, ...);

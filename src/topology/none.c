@@ -10,5 +10,5 @@ int topology_discover(const struct hlg_topology_config *config, struct hlg_topol
     (void)t;
     (void)snprintf(error, error_bytes,
                    "built without hwloc; install it and configure with -DHALAGE_HWLOC=ON");
-    return -HLG_ESTATE;
+    return -HLG_EUNSUPPORTED;
 }

@@ -7,6 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* Texts of foreign files and of the environment are told in lines, and in JSON. */
+static void make_plain(char *text)
+{
+    for (; *text != '\0'; text++) {
+        if (*text < ' ' || *text > '~') {
+            *text = '?';
+        }
+    }
+}
+
 void topology_note(struct hlg_topology *t, const char *format, ...)
 {
     va_list arguments;
@@ -14,8 +24,16 @@ void topology_note(struct hlg_topology *t, const char *format, ...)
         return;
     }
     va_start(arguments, format);
-    (void)vsnprintf(t->notes[t->note_count++], HLG_TOPOLOGY_NOTE_BYTES, format, arguments);
+    char *note = t->notes[t->note_count++];
+    (void)vsnprintf(note, HLG_TOPOLOGY_NOTE_BYTES, format, arguments);
     va_end(arguments);
+    make_plain(note);
+}
+
+void topology_copy_name(char name[HLG_TOPOLOGY_NAME_BYTES], const char *text)
+{
+    (void)snprintf(name, HLG_TOPOLOGY_NAME_BYTES, "%s", text);
+    make_plain(name);
 }
 
 void topology_append(char *text, size_t bytes, const char *format, ...)

@@ -14,7 +14,7 @@
 enum found {
     FOUND,
     FOUND_NONE,    /* no such GPU */
-    FOUND_UNKNOWN, /* cannot be told: a UUID, and the machine's are not known */
+    FOUND_UNKNOWN, /* cannot be told: a UUID of a GPU whose UUID is not known, or of a part of a GPU */
 };
 
 /* GPUs in the order in which they are seen, as indices in t->gpus. */
@@ -40,11 +40,12 @@ static const char *next_word(const char *list, char word[TOKEN_BYTES])
     return rest;
 }
 
-/* An index among `below`. */
-static enum found find_index(const struct shown *below, const char *word, uint32_t *at)
+/* The first `bytes` of a word as an index among `below`. */
+static enum found find_index(const struct shown *below, const char *word, size_t bytes,
+                             uint32_t *at)
 {
     uint32_t index = 0;
-    for (const char *digit = word; *digit != '\0'; digit++) {
+    for (const char *digit = word; digit < word + bytes; digit++) {
         if (!isdigit((unsigned char)*digit) || index > HLG_TOPOLOGY_GPUS_MAX) {
             return FOUND_NONE;
         }
@@ -84,11 +85,14 @@ static enum found find_uuid(const struct hlg_topology *t, const struct shown *be
 }
 
 static enum found find_word(const struct hlg_topology *t, const struct shown *below,
-                            const char *word, uint32_t *at)
+                            bool of_runtime, const char *word, uint32_t *at)
 {
     struct hlg_bus_id bus;
-    if (isdigit((unsigned char)word[0]) && strchr(word, ':') == NULL) {
-        return find_index(below, word, at);
+    const size_t digits = strspn(word, "0123456789");
+    const bool part = of_runtime && word[digits] == ':' && /* "0:1": the second MIG part of GPU 0 */
+                      strspn(word + digits + 1, "0123456789") == strlen(word + digits + 1);
+    if (digits > 0 && (strchr(word, ':') == NULL || part)) {
+        return find_index(below, word, part ? digits : strlen(word), at);
     }
     if (strncasecmp(word, "GPU-", 4) == 0 || strncasecmp(word, "MIG-", 4) == 0) {
         return find_uuid(t, below, word, at);
@@ -104,25 +108,26 @@ static enum found find_word(const struct hlg_topology *t, const struct shown *be
 
 /* Take the GPUs that a list names, in its order, up to the first that is none, as CUDA does. Returns whether all of
  * them could be told. */
-static bool take_list(struct hlg_topology *t, const char *variable, const char *list,
+static bool take_list(struct hlg_topology *t, bool of_runtime, const char *list,
                       const struct shown *below, struct shown *taken)
 {
     char word[TOKEN_BYTES];
+    const char *variable = of_runtime ? "NVIDIA_VISIBLE_DEVICES" : "CUDA_VISIBLE_DEVICES";
     bool seen[HLG_TOPOLOGY_GPUS_MAX] = {false};
     taken->count = 0;
     while (list != NULL) {
         uint32_t at = 0;
         list = next_word(list, word);
-        switch (find_word(t, below, word, &at)) {
+        switch (find_word(t, below, of_runtime, word, &at)) {
         case FOUND_UNKNOWN:
-            topology_note(t,
-                          "%s names '%s', but the UUIDs of this machine's GPUs are not known: all "
-                          "are shown",
+            topology_note(t, "%s names '%s', and nothing tells which GPU that is: all are shown",
                           variable, word);
             return false;
         case FOUND_NONE:
-            topology_note(t, "%s: '%s' is no GPU here: those after it are not visible, either",
-                          variable, word);
+            if (word[0] != '\0' && strcmp(word, "-1") != 0) { /* how one says "none" */
+                topology_note(t, "%s: '%s' is no GPU here: those after it are not visible, either",
+                              variable, word);
+            }
             return true;
         case FOUND:
             if (!seen[at]) {
@@ -166,6 +171,7 @@ int topology_show(const struct hlg_topology_config *config, struct hlg_topology 
     struct shown shown;
     const char *nvidia = config->nvidia_visible;
     const char *cuda = config->cuda_visible;
+    const char *by = "NVIDIA_VISIBLE_DEVICES";
     for (uint32_t i = 0; i < t->gpu_count; i++) {
         all.gpus[i] = i;
     }
@@ -175,11 +181,14 @@ int topology_show(const struct hlg_topology_config *config, struct hlg_topology 
         all.count = 0;
     } else if (nvidia != NULL && nvidia[0] != '\0' && nvidia[0] != '/' &&
                strcmp(nvidia, "all") != 0 && strcmp(nvidia, "void") != 0 &&
-               take_list(t, "NVIDIA_VISIBLE_DEVICES", nvidia, &all, &shown)) {
+               take_list(t, true, nvidia, &all, &shown)) {
         sort(&shown);
         all = shown;
     }
-    if (cuda != NULL && take_list(t, "CUDA_VISIBLE_DEVICES", cuda, &all, &shown)) {
+    if (cuda != NULL && take_list(t, false, cuda, &all, &shown)) {
+        by = shown.count == all.count            ? by
+             : all.count == t->machine_gpu_count ? "CUDA_VISIBLE_DEVICES"
+                                                 : "NVIDIA_ and CUDA_VISIBLE_DEVICES";
         all = shown;
     }
     struct hlg_topology_gpu *gpus = calloc(all.count + 1, sizeof *gpus);
@@ -196,8 +205,8 @@ int topology_show(const struct hlg_topology_config *config, struct hlg_topology 
     t->gpu_count = all.count;
     free(gpus);
     if (t->gpu_count < t->machine_gpu_count) {
-        topology_note(t, "%u of the %u GPUs are visible (%s)", t->gpu_count, t->machine_gpu_count,
-                      cuda != NULL ? "CUDA_VISIBLE_DEVICES" : "NVIDIA_VISIBLE_DEVICES");
+        topology_note(t, "%u of the %u GPUs %s visible (%s)", t->gpu_count, t->machine_gpu_count,
+                      t->gpu_count == 1 ? "is" : "are", by);
     }
     return 0;
 }

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <hwloc.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -86,30 +87,52 @@ static int check_root(const char *file, const char *text, char *error, size_t er
     return 0;
 }
 
-int topology_xml_check(const char *file, char *error, size_t error_bytes)
+/* A file that can be read again, as hwloc will. NULL: `error` is a sentence. */
+static FILE *open_file(const char *file, char *error, size_t error_bytes)
 {
     struct stat status;
+    FILE *in = NULL;
+    int code = stat(file, &status) == 0 ? 0 : errno;
+    if (code == 0 && S_ISDIR(status.st_mode)) {
+        code = EISDIR;
+    } else if (code == 0 && !S_ISREG(status.st_mode)) {
+        (void)snprintf(
+            error, error_bytes,
+            "%s: is a pipe or a device, and hwloc reads more than once; give a file that "
+            "lstopo wrote",
+            file);
+        return NULL;
+    }
+    if (code == 0) {
+        in = fopen(file, "r");
+        code = errno;
+    }
+    if (in == NULL) {
+        (void)snprintf(error, error_bytes, "%s: cannot be read: %s", file,
+                       strerror(code)); /* NOLINT(concurrency-mt-unsafe) */
+    }
+    return in;
+}
+
+int topology_xml_check(const char *file, char *error, size_t error_bytes)
+{
     char *text = calloc(1, HEAD_BYTES + 1);
     if (text == NULL) {
         (void)snprintf(error, error_bytes, "topology: out of memory");
         return -HLG_ENOMEM;
     }
-    FILE *in = stat(file, &status) != 0 ? NULL : S_ISDIR(status.st_mode) ? NULL : fopen(file, "r");
-    int result = 0;
+    FILE *in = open_file(file, error, error_bytes);
+    int result = -HLG_EINVAL;
     if (in == NULL) {
-        const int code = stat(file, &status) == 0 && S_ISDIR(status.st_mode) ? EISDIR : errno;
-        (void)snprintf(error, error_bytes, "%s: cannot be read: %s", file,
-                       strerror(code)); /* NOLINT(concurrency-mt-unsafe) */
-        result = -HLG_EINVAL;
-    } else if (fread(text, 1, HEAD_BYTES, in) == 0) {
+        free(text);
+        return result;
+    }
+    if (fread(text, 1, HEAD_BYTES, in) == 0) {
         (void)snprintf(error, error_bytes, "%s: is empty; give a file that lstopo wrote", file);
-        result = -HLG_EINVAL;
     } else {
         result = check_root(file, text, error, error_bytes);
     }
-    if (in != NULL) {
-        (void)fclose(in);
-    }
+    (void)fclose(in);
     free(text);
     return result;
 }
@@ -120,6 +143,12 @@ static _Noreturn void load_and_exit(const char *file, int out)
     hwloc_topology_t hwloc;
     const int nowhere = open("/dev/null", O_WRONLY | O_CLOEXEC);
     (void)dup2(nowhere, STDERR_FILENO);
+    /* Whatever the caller made of the signal: this must end. */
+    sigset_t set;
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGALRM);
+    (void)sigprocmask(SIG_UNBLOCK, &set, NULL);
+    (void)signal(SIGALRM, SIG_DFL);
     (void)alarm(TRIAL_SECONDS);
     const bool good = hwloc_topology_init(&hwloc) == 0 &&
                       hwloc_topology_set_io_types_filter(hwloc, HWLOC_TYPE_FILTER_KEEP_ALL) == 0 &&

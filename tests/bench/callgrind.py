@@ -69,18 +69,27 @@ def parse(path):
     return own, calls
 
 
-def run(words, toggle, ours):
+def run(words, toggle, ours, over=None):
     """Runs a program. Returns what it prints, and instructions by function, of those files that `ours` finds and
-    of what they call outside the tree, while function `toggle` runs."""
+    of what they call outside the tree, while function `toggle` runs; of each part that ends with function `over`,
+    where one is named."""
     with tempfile.TemporaryDirectory() as directory:
         out = pathlib.Path(directory) / "callgrind.out"
         result = subprocess.run(
             ["valgrind", "--tool=callgrind", "--collect-atstart=no", f"--toggle-collect={toggle}",
-             f"--callgrind-out-file={out}", "--compress-pos=no", *map(str, words)],
+             f"--callgrind-out-file={out}", "--compress-pos=no", *([f"--dump-after={over}"] if over else []),
+             *map(str, words)],
             capture_output=True, text=True)
         if result.returncode != 0:
             sys.exit(f"{words[0]}: {result.stdout}{result.stderr}")
-        own, calls = parse(out)
+        if over is None:
+            return result.stdout, sum_up(out, ours)
+        parts = len(list(pathlib.Path(directory).glob("callgrind.out.*")))
+        return result.stdout, [sum_up(f"{out}.{i + 1}", ours) for i in range(parts)]
+
+
+def sum_up(path, ours):
+    own, calls = parse(pathlib.Path(path))
     total = collections.Counter()
     for (file, function), cost in own.items():
         if ours.search(file):
@@ -88,4 +97,4 @@ def run(words, toggle, ours):
     for (file, function, target_file, target), cost in calls.items():
         if ours.search(file) and not TREE.search(target_file) and "libfabric" not in target_file:
             total[target] += cost
-    return result.stdout, total
+    return total

@@ -1,13 +1,11 @@
 /*
- * halage-bench-path: the two ends of `halage perf run` in one process and thread, turn by turn, so that
- * test_path.py can count the instructions of each.
+ * halage-bench-path: the two ends of `halage perf run` in one process and thread, turn by turn, case after case, so
+ * that test_path.py can count the instructions of each.
  */
-#define _GNU_SOURCE /* clock_gettime */
 #include "perf.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define PEER_STEPS_MAX 100000000u
 
@@ -19,6 +17,8 @@ struct path {
 /* What valgrind looks at, one of them at a time. */
 __attribute__((noinline)) int path_source(struct perf_end *end);
 __attribute__((noinline)) int path_target(struct perf_end *end);
+/* It takes down the counts of a case when this returns. */
+__attribute__((noinline)) void path_over(void);
 
 int path_source(struct perf_end *end)
 {
@@ -30,19 +30,18 @@ int path_target(struct perf_end *end)
     return end->ops->step(end);
 }
 
+void path_over(void)
+{
+    __asm__ volatile(""); /* or a compiler leaves the call out */
+}
+
 static int fail(const char *what)
 {
     (void)fprintf(stderr, "halage-bench-path: %s\n", what);
     return EXIT_FAILURE;
 }
 
-static bool join_bare(struct path *p)
-{
-    return p->ends[0]->ops->join(p->ends[0], &p->ends[1]->ready) == 0 &&
-           p->ends[1]->ops->join(p->ends[1], &p->ends[0]->ready) == 0;
-}
-
-static bool join_core(struct path *p)
+static bool join(struct path *p)
 {
     struct hlg_tcp_listener *listener = NULL;
     struct hlg_channel *dialled = NULL;
@@ -64,15 +63,6 @@ static bool join_core(struct path *p)
     return good;
 }
 
-/* Processor time of this thread: others on the machine do not count. */
-static hlg_time spent(void)
-{
-    struct timespec now = {0};
-
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-    return (hlg_time)now.tv_sec * HLG_NS_PER_S + (hlg_time)now.tv_nsec;
-}
-
 static bool move(struct path *p, uint64_t requests, bool counted)
 {
     uint32_t steps = 0;
@@ -87,56 +77,65 @@ static bool move(struct path *p, uint64_t requests, bool counted)
             return false;
         }
     }
-    if (counted) {
-        (void)printf("steps %u\n", steps);
-    }
     return true;
+}
+
+/* One case: ORDER:PAGES:REQUESTS. */
+static bool run_case(const char *words, struct perf_case *shape, char *error)
+{
+    static const char *const orders[] = {"rows", "source", "target",
+                                         "both"}; /* what is scattered */
+    const struct perf_place place = {.node = NULL};
+    struct path p = {.ends = {NULL, NULL}};
+    char order[8] = "";
+    unsigned long requests = 0;
+    uint32_t scattered = 0;
+
+    if (sscanf(words, "%7[a-z]:%u:%lu", order, &shape->pages, &requests) != 3) {
+        return false;
+    }
+    while (scattered < 4 && strcmp(order, orders[scattered]) != 0) {
+        scattered++;
+    }
+    if (scattered == 4 || requests == 0 || !perf_case_check(shape, error)) {
+        return false;
+    }
+    for (uint32_t i = 0; i < 2; i++) {
+        shape->order = (scattered >> i & 1) != 0 ? PERF_SCATTERED : PERF_CONTIGUOUS;
+        if (perf_arena_open(shape, i == 1, 0, &p.arenas[i], error) != 0 ||
+            perf_core_open(&p.arenas[i], i == 1, &place, &p.ends[i], error) != 0) {
+            return false;
+        }
+    }
+    const bool good = join(&p) && move(&p, 2, false) && move(&p, requests, true);
+    for (uint32_t i = 2; i > 0; i--) {
+        p.ends[i - 1]->ops->close(p.ends[i - 1]);
+        perf_arena_close(&p.arenas[i - 1]);
+    }
+    path_over();
+    (void)printf("%s actions %lu\n", words, requests * shape->layers);
+    return good;
 }
 
 int main(int argc, char **argv)
 {
-    struct path p = {.ends = {NULL, NULL}};
-    const struct perf_place place = {NULL};
-    char error[PERF_ERROR_BYTES] = "no memory";
+    char error[PERF_ERROR_BYTES] = "a session ended, or a case is not ORDER:PAGES:REQUESTS";
 
-    if (argc != 8 || (strcmp(argv[2], "core") != 0 && strcmp(argv[2], "bare") != 0)) {
-        return fail(
-            "usage: halage-bench-path PROVIDER core|bare BYTES WINDOW PAGES LAYERS REQUESTS");
+    if (argc < 6) {
+        return fail("usage: halage-bench-path PROVIDER BYTES WINDOW LAYERS CASE...");
     }
-    const bool core = strcmp(argv[2], "core") == 0;
-    struct perf_case shape = {.path = core ? PERF_CORE : PERF_BARE,
-                              .page_bytes = (uint32_t)strtoul(argv[3], NULL, 10),
-                              .window = (uint32_t)strtoul(argv[4], NULL, 10),
-                              .pages = (uint32_t)strtoul(argv[5], NULL, 10),
-                              .layers = (uint32_t)strtoul(argv[6], NULL, 10),
+    struct perf_case shape = {.path = PERF_CORE,
+                              .page_bytes = (uint32_t)strtoul(argv[2], NULL, 10),
+                              .window = (uint32_t)strtoul(argv[3], NULL, 10),
+                              .layers = (uint32_t)strtoul(argv[4], NULL, 10),
                               .peers = 1,
-                              .rails = 1};
-    const uint64_t requests = strtoul(argv[7], NULL, 10);
-    (void)snprintf(shape.provider, sizeof shape.provider, "%s", argv[1]);
-    if (!perf_case_check(&shape, error)) {
-        return fail(error);
-    }
-    for (uint32_t i = 0; i < 2; i++) {
-        if (perf_arena_open(&shape, i == 1, &p.arenas[i]) != 0 ||
-            (core ? perf_core_open : perf_bare_open)(&p.arenas[i], i == 1, &place, &p.ends[i],
-                                                     error) != 0) {
+                              .rails = 1,
+                              .way = {.memory = HLG_MEMORY_HOST}};
+    (void)snprintf(shape.way.provider, sizeof shape.way.provider, "%s", argv[1]);
+    for (int i = 5; i < argc; i++) {
+        if (!run_case(argv[i], &shape, error)) {
             return fail(error);
         }
-    }
-    if (!(core ? join_core(&p) : join_bare(&p)) || !move(&p, 2, false)) {
-        return fail("a session ended");
-    }
-    const hlg_time begun = spent();
-    if (!move(&p, requests, true)) {
-        return fail("a session ended");
-    }
-    const uint64_t writes = requests * shape.layers * shape.pages;
-    (void)printf("writes %llu actions %llu ns_a_write %.1f\n", (unsigned long long)writes,
-                 (unsigned long long)(requests * shape.layers),
-                 (double)(spent() - begun) / (double)writes);
-    for (uint32_t i = 2; i > 0; i--) {
-        p.ends[i - 1]->ops->close(p.ends[i - 1]);
-        perf_arena_close(&p.arenas[i - 1]);
     }
     return EXIT_SUCCESS;
 }

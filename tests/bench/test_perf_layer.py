@@ -24,9 +24,8 @@ def main():
                             capture_output=True, text=True, timeout=300, check=False)
     if result.returncode != 0:
         sys.exit(f"test_perf_layer: {result.stdout}{result.stderr}")
-    head = result.stdout.index("\n{")
-    print(result.stdout[:head])
-    rows = json.loads(result.stdout[head:])["rows"]
+    print(result.stderr)
+    rows = json.loads(result.stdout)["rows"]
     handed = {row["counters"]: row["handed_us"] for row in rows}
     core = handed["core"]
     if core["count"] < 1000:

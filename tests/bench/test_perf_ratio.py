@@ -7,7 +7,6 @@ as reports/perf.tsv is made.
 import json
 import os
 import pathlib
-import re
 import subprocess
 import sys
 
@@ -31,9 +30,8 @@ def run(provider):
         return []
     if result.returncode != 0:
         sys.exit(f"test_perf_ratio: {result.stdout}{result.stderr}")
-    head = result.stdout.index("\n{")
-    print(result.stdout[:head])
-    return json.loads(re.sub(r"^[^{]*", "", result.stdout[head:]))["rows"]
+    print(result.stderr)
+    return json.loads(result.stdout)["rows"]
 
 
 def main():

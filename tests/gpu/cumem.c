@@ -13,6 +13,7 @@
 #include "check.h"
 
 #define BYTES ((uint64_t)8 << 20)
+#define REACH ((uint64_t)1 << 30) /* beyond any granule */
 
 static void fill(uint8_t *bytes, uint32_t salt)
 {
@@ -42,9 +43,11 @@ static int rank_main(int socket)
         return fail_rank("out of memory");
     }
     fill(wanted, 0);
-    if (hlg_memory_create(&site, BYTES, &memory, error, sizeof error) != 0 ||
-        hlg_memory_write(memory, 0, wanted, BYTES) != 0) {
+    if (hlg_memory_create(&site, BYTES, &memory, error, sizeof error) != 0) {
         return fail_rank(error);
+    }
+    if (hlg_memory_write(memory, 0, wanted, BYTES) != 0) {
+        return fail_rank("its memory cannot be written");
     }
     const int fd = hlg_memory_export(memory, &header, error, sizeof error);
     if (fd < 0 || hlg_fd_send(socket, &header, fd) != 0) {
@@ -94,6 +97,13 @@ void gpu_cumem(void)
              "cannot write imported memory");
     GPU_NEED(waitpid(rank, &status, 0) == rank && WIFEXITED(status) && WEXITSTATUS(status) == 0,
              "the rank did not see what was written here");
+    struct hlg_mem_region region = hlg_memory_region(memory);
+    GPU_NEED(hlg_memory_check(&region, error, sizeof error) == 0,
+             "what was imported is refused as a region: %s", error);
+    region.bytes += REACH;
+    GPU_NEED(hlg_memory_check(&region, error, sizeof error) == -HLG_EINVAL,
+             "a region that reaches beyond its allocation is not refused");
+    (void)printf("a region that reaches too far: %s\n", error);
     const bool has_dmabuf = hlg_memory_dmabuf(memory) >= 0;
     hlg_memory_release(memory);
     gpu_ran("8 MiB between two processes, both ways; %s",

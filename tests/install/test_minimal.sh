@@ -45,6 +45,12 @@ foreign=$(nm -u "${archives[@]}" | sed -n 's/^ *U //p' | sort -u | comm -23 - "$
     grep -v '^_GLOBAL_OFFSET_TABLE_$' || true)
 [ -z "$foreign" ] || fail "these are not libc's: $foreign"
 
+# a project elsewhere finds it, without pkg-config too
+cp "$sources"/tests/install/outside/* "$work"/installed/share/doc/halage/examples/*.c "$work"
+cmake -S "$work" -B "$work/outside" -G Ninja -DCMAKE_PREFIX_PATH="$work/installed" '-DPARTS=loop;fault' >"$work/log" 2>&1 &&
+    cmake --build "$work/outside" --target loop >>"$work/log" 2>&1 || fail "it cannot be used by CMake"
+[ ! -e "$work/asked" ] || fail "pkg-config was asked by a project that uses it: $(head -n 1 "$work/asked")"
+
 # nothing is installed of what is not built: no manual of a program, no example of another part, no function that
 # cannot be linked, which inline ones can
 installed=$work/installed

@@ -37,6 +37,15 @@ class ConfigFile(unittest.TestCase):
             ("config: other.yaml\n", "unknown key 'config'"),
             ("guard: true\n", "unknown key 'guard'"),
             ("model: \"g\\nqa\"\n", "--model: unknown model"),
+            ("pages: 400\n---\nlayers: 2\n", "line 2: a second document begins, and a file is read as one: take out"),
+            ("pages: 400\n...\nlayers: 2\n", "not YAML: did not find expected <document start>"),
+            ("pages: 400\nlisten:\nlayers: 2\n", "listen has no value: write one, in quotes where the word is meant"),
+            ("pages: 400\nlisten: ~\n", "line 2: listen has no value"),
+            ("{pages: 400, listen: null}\n", "line 1: listen has no value"),
+            ("listen: &a Null\n", "line 1: listen has no value"),
+            ("pages: 400\nlisten: ''\n", "line 2: listen: '': write a value, or take the key out"),
+            ("listen: \"~\"\npages: 0\n", "--pages: '0'"),  # in quotes it is a word
+            ("--- {pages: 0}\n...\n", "--pages: '0'"),  # one document, marked at both ends
         ]
         for text, part in cases:
             with self.subTest(text):
@@ -50,6 +59,20 @@ class ConfigFile(unittest.TestCase):
         missing = self.halage("node", "decode", "--config=/nowhere/x.yaml")
         self.assertEqual(missing.returncode, 2)
         self.assertIn("/nowhere/x.yaml: cannot be opened", missing.stderr)
+
+    def test_a_pipe_is_read_once(self):
+        for text, part in (("pages: 0\n", "--pages: '0': write a whole number"), ("page: 1\n", "unknown key 'page'"),
+                           ("guard: x\nredial: x\n", "unknown key 'guard'"), ("a: ~\n", "line 1: a has no value"),
+                           ("insecure: x\n", "insecure: 'x': write true or false")):
+            pipe = pathlib.Path(self.folder.name) / "pipe"
+            os.mkfifo(pipe)
+            node = subprocess.Popen([HALAGE, "node", "prefill", "--config", pipe], stderr=subprocess.PIPE, text=True)
+            self.addCleanup(node.kill)
+            pipe.write_text(text)
+            said = node.communicate(timeout=30)[1]
+            pipe.unlink()
+            self.assertEqual(node.returncode, 2, said)
+            self.assertIn(part, said)
 
     def test_what_the_line_says_is_not_blamed_on_the_file(self):
         path = self.write("pages: 100\n")

@@ -120,6 +120,13 @@ class Cuda(unittest.TestCase):
         cases = (
             (("--staged", "--device=2"), {}, demo.FAILED, "there is no GPU 2: this process sees 2, numbered from 0"),
             ((), {}, demo.FAILED, f"provider {demo.native_tcp()} cannot reach memory of GPUs here: add --staged"),
+            (("--staged",), {"FAKE_CUDA_ATTRIBUTES": "103=0"}, demo.FAILED,
+             "GPU 0 cannot share memory between processes (no POSIX descriptors of it): use memory of kind host"),
+            (("--staged",), {"FAKE_CUDA_FAIL": "cuMemExportToShareableHandle:1:801"}, demo.FAILED,
+             "this GPU or driver cannot do it: use memory of kind host, or a newer driver"),
+            (("--staged",), {"FAKE_CUDA_FAIL": "cuPointerGetAttribute:1:1"}, demo.FAILED,
+             "is not mapped on any GPU: add it after cuMemMap()"),
+            (("--staged",), {"FAKE_CUDA_MISSING": "cuMemMap"}, demo.FAILED, "install driver 470 or newer"),
             (("--staged",), {"FAKE_CUDA_DEVICES": "0"}, demo.FAILED, "this process sees no GPU: check nvidia-smi"),
             (("--staged", "--memory=host"), {}, demo.BAD_INPUT, "--staged: is for memory of GPUs: add --memory cuda"),
             (("--device=0", "--memory=host"), {}, demo.BAD_INPUT, "--device: is for memory of GPUs: add --memory cuda"),
@@ -148,7 +155,8 @@ class Cuda(unittest.TestCase):
 class Calls(unittest.TestCase):
     # Of what a driver may lack, and of what frees: the run goes on, and all is verified.
     HARMLESS = {"cuGetErrorName", "cuEventDestroy", "cuStreamDestroy", "cuMemUnmap", "cuMemAddressFree", "cuMemRelease",
-                "cuMemFreeHost", "cuDevicePrimaryCtxRelease", "cuCtxPopCurrent", "cuStreamSynchronize"}
+                "cuMemFreeHost", "cuDevicePrimaryCtxRelease", "cuCtxPopCurrent", "cuStreamSynchronize",
+                "cuMemGetHandleForAddressRange"}
 
     def test_each_call_fails_in_turn(self):
         good = Machine("--staged")

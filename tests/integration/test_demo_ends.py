@@ -196,6 +196,34 @@ class BadInput(unittest.TestCase):
             with self.subTest(words=words):
                 self.expect_line(demo.run(*words), demo.BAD_INPUT, pattern)
 
+    def test_what_the_fabric_cannot_do(self):
+        """One sentence with what to do, whichever program opens the fabric."""
+        both, prefill, decode, perf = (["demo"], ["node", "prefill", "--insecure", "--listen=127.0.0.1:0"],
+                                       ["node", "decode", "--insecure", "--connect=127.0.0.1:9"],
+                                       ["perf", "run", "--local"])
+        elsewhere = "Cannot assign requested address: give an address that this host has$"
+        cases = [
+            ([both, prefill, decode], ["--provider=tcp", "--nics=lo,mlx9_0"],
+             r"there is no NIC 'mlx9_0' of provider \w+: there (is|are) "),
+            ([prefill], ["--provider=tcp", "--advertise=203.0.113.7"], elsewhere),
+            ([perf], ["--provider=tcp", "--node=203.0.113.7"], elsewhere),
+        ]
+        if not pathlib.Path("/sys/class/infiniband").exists():
+            cases += [
+                ([both, prefill, perf], ["--provider=efa"],
+                 "efa (needs libfabric 1.22 or newer, and this is .*EFA installer|"
+                 "cannot be used here.*: use .*, or see halage doctor)"),
+                ([decode, perf], ["--provider=verbs;ofi_rxm"],
+                 "verbs;ofi_rxm cannot be used here.*: it finds no device of its own; use .*, or see halage doctor$"),
+            ]
+        for programs, words, pattern in cases:
+            for program in programs:
+                with self.subTest(program=program, words=words):
+                    result = subprocess.run([str(demo.BIN / "halage"), *program, *words], capture_output=True,
+                                            text=True, timeout=30, check=False)
+                    self.assertIn(result.returncode, (1, 2), result)
+                    self.assertRegex(result.stderr.splitlines()[-1], pattern)
+
     def test_a_bad_line_of_a_trace_is_named(self):
         for row in ("2023,5", "2023,5,x", "2023,,5", "2023,-5,6", "", "2023,5,6,7", "a,5,99999999999"):
             with self.subTest(row=row), tempfile.TemporaryDirectory() as directory:
@@ -368,7 +396,8 @@ class Nodes(unittest.TestCase):
             with self.subTest(words=words):
                 result = demo.Demo(*words[1:], command=("node", words[0])).finish()
                 self.assertEqual(result.status, demo.BAD_INPUT, result)
-                self.assertIn(f"{words[1]}: '{words[2]}' is not an address", result.err)
+                self.assertIn(f"{words[1]}: '{words[2]}' is not an address" if words[2] else
+                              f"option '{words[1]}' needs a value: HOST:PORT", result.err)
 
     def test_keys(self):
         with tempfile.TemporaryDirectory() as directory:

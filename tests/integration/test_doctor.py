@@ -6,6 +6,7 @@ while no other line changes its mind."""
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import tempfile
@@ -22,13 +23,33 @@ LIMITS = ("Limit                     Soft Limit           Hard Limit           U
 STATUS = "Name:\thalage\nCapEff:\t{}\nCpus_allowed_list:\t{}\n"
 NO_CAPABILITIES = "0000000000000000"
 LINES = ["gpus", "nics", "ports", "gids", "device-files", "libfabric", "gpudirect", "memlock", "numa", "capabilities",
-         "governor", "iommu"]
+         "governor", "iommu", "acs"]
 
 
 def pci(busid, vendor, device, pci_class, numa):
     folder = f"sys/bus/pci/devices/{busid}"
     return {f"{folder}/vendor": f"0x{vendor}\n", f"{folder}/device": f"0x{device}\n",
             f"{folder}/class": f"0x{pci_class}\n", f"{folder}/numa_node": f"{numa}\n"}
+
+
+def bridge(busid, first, last, control=1, readable=4096):
+    """A PCI bridge above the buses first to last, whose second extended capability is ACS with this control word: 1 is
+    source validation alone, 0x1d what Linux sets for an IOMMU. Who is not root may read 64 bytes."""
+    config = bytearray(4096)
+    config[0x19:0x1b] = bytes([first, last])
+    config[0x100:0x104] = (0x14820001).to_bytes(4, "little")  # error reporting; the next is at 0x148
+    config[0x104:0x10c] = bytes([0x0d, 0, 1, 0, 0, 0, 0x1d, 0])  # not ACS: what the first one holds
+    config[0x148:0x150] = (0x0001000D).to_bytes(4, "little") + bytes([0x7f, 0]) + control.to_bytes(2, "little")
+    folder = f"sys/bus/pci/devices/{busid}"
+    return {f"{folder}/class": "0x060400\n", f"{folder}/config": bytes(config[:readable])}
+
+
+def switch(upstream, control=1, readable=4096):
+    """A switch with a NIC on the second bus below it, and a GPU on the sixth."""
+    bus = int(upstream, 16)
+    return bridge(f"0000:{bus:02x}:00.0", bus + 1, bus + 6, 0x1d) \
+        | bridge(f"0000:{bus + 1:02x}:00.0", bus + 2, bus + 2, control, readable) \
+        | bridge(f"0000:{bus + 1:02x}:04.0", bus + 6, bus + 6, control, readable)
 
 
 def port(device, layer, state="4: ACTIVE", gids=()):
@@ -59,7 +80,7 @@ COMMON = {
     "sys/devices/system/cpu/cpu1/cpufreq/scaling_governor": "performance\n",
     "dev/nvidiactl": "", "dev/nvidia-uvm": "", "dev/infiniband/uverbs0": "", "dev/infiniband/uverbs1": "",
 } | pci("0000:53:00.0", "10de", "2330", "030200", 0) | pci("0000:97:00.0", "10de", "2330", "030200", 1) \
-  | pci("0000:00:1f.0", "8086", "7a04", "060100", -1)
+  | pci("0000:00:1f.0", "8086", "7a04", "060100", -1) | switch("4d") | switch("91")
 
 EFA = COMMON \
     | {"libfabric.txt": "version 1.22\ndevice efa rdmap79s0-rdm\ndevice efa rdmap147s0-rdm\ndevice tcp eth0\n"} \
@@ -166,6 +187,20 @@ CASES = [
     ("no governor", EFA, {"sys/devices/system/cpu": None}, {"governor": ("ok", "not this system's to choose", None)}),
     ("iommu", EFA, IOMMU, {"iommu": ("warn", "translates", "iommu=pt")}),
     ("iommu passes", EFA, IOMMU | {"proc/cmdline": "ro iommu=pt\n"}, {"iommu": ("ok", "passes through", None)}),
+    ("acs", EFA, switch("4d", 0x1d),
+     {"acs": ("warn", "on for 2 of 4 bridges between GPU and NIC, bytes take the way through the CPU, or fail: "
+                      "0000:4e:00.0 0000:4e:04.0", "setpci -s BRIDGE ECAP_ACS+6.w=0000")}),
+    ("acs for completions alone", ROCE, bridge("0000:92:04.0", 0x97, 0x97, 8),
+     {"acs": ("warn", "on for 1 of 4 bridges between GPU and NIC, bytes take the way through the CPU, or fail: "
+                      "0000:92:04.0", "setpci")}),
+    ("acs unreadable", EFA, switch("91", 0x1d, 64),
+     {"acs": ("warn", "not known of 2 of 4 bridges", "as root")}),
+    ("a bridge without acs", EFA, bridge("0000:4e:00.0", 0x4f, 0x4f, 0x1d, 256),
+     {"acs": ("ok", "off for all 4 bridges between GPU and NIC", None)}),
+    ("acs without a switch", EFA, {f"sys/bus/pci/devices/0000:{bus}:00.0": None for bus in ("4d", "91")} |
+     bridge("0000:4e:00.0", 0x4f, 0x4f, 0x1d), {"acs": ("ok", "no switch with a GPU and a NIC below it", None)}),
+    ("acs above both", EFA, bridge("0000:4c:00.0", 0x4d, 0x53, 0x1d),
+     {"acs": ("ok", "off for all 4 bridges between GPU and NIC", None)}),
     ("iommu without gpu", EFA, IOMMU | NO_GPU, {"iommu": ("ok", "translates", None), "gpus": ("warn", "", ""),
                                                  "gpudirect": ("ok", "", None)}),
 ]
@@ -186,7 +221,7 @@ class Doctor(unittest.TestCase):
             if text is not None and not any(path.is_relative_to(self.root / gone)
                                             for gone, what in changes.items() if what is None):
                 path.parent.mkdir(parents=True, exist_ok=True)
-                path.write_text(text, encoding="utf-8")
+                path.write_bytes(text if isinstance(text, bytes) else text.encode())
 
     def doctor(self, *words):
         return subprocess.run([HALAGE, "doctor", *words], capture_output=True, text=True, timeout=30, check=False)
@@ -227,7 +262,7 @@ class Doctor(unittest.TestCase):
                     seen.add((name, check["state"]))
         expected = {(name, "ok") for name in LINES}
         expected |= {(name, "warn") for name in ("gpus", "nics", "ports", "gids", "device-files", "libfabric", "numa",
-                                                 "capabilities", "governor", "iommu")}
+                                                 "capabilities", "governor", "iommu", "acs")}
         expected |= {(name, "fail") for name in ("gpus", "nics", "ports", "gids", "device-files", "libfabric",
                                                  "gpudirect", "memlock")}
         self.assertEqual(seen, expected)
@@ -239,19 +274,25 @@ class Doctor(unittest.TestCase):
         self.assertIn("fail  memlock       64 KiB\n                    fix: registered pages are locked: ulimit -l",
                       result.stdout)
         self.assertIn("ok    nics          2: rdmap79s0 rdmap147s0\n", result.stdout)
-        self.assertTrue(result.stdout.endswith("11 ok, 0 warn, 1 fail\n"))
+        self.assertTrue(result.stdout.endswith("12 ok, 0 warn, 1 fail\n"))
         again = self.doctor("--root", str(self.root), "--json", "-")
         self.assertEqual(again.stderr, result.stdout)
 
     def test_an_empty_tree_and_garbage_are_judged_all_the_same(self):
-        self.plant({}, {})
+        self.plant({"proc/self/x": "", "sys/x": ""}, {})
         found = self.examine()
         self.assertEqual([name for name, check in found.items() if check["state"] == "fail"], [])
-        garbage = {name: "\x00\xff%s%n" * 400 for name in EFA}
-        self.plant(garbage, {})
-        self.assertEqual(self.examine()["nics"]["state"], "ok")
+        for text in ("\x00\xff%s%n" * 400, b"\xff" * 4096):
+            garbage = {name: text for name in EFA if name != "libfabric.txt"}
+            self.plant(garbage, {})
+            found = self.examine()
+            self.assertEqual(found["nics"]["state"], "ok")
+            self.assertRegex(found["governor"]["found"], r"^[ -~]* on 2 of 2 cores$")
+        classes = {name: "0x060400\n" for name in EFA if name.endswith("4e:00.0/class")}
+        self.plant(EFA, classes | {"sys/bus/pci/devices/0000:4e:00.0/config": b"\xff" * 4096})
+        self.assertEqual(self.examine()["acs"]["state"], "ok")
         self.plant(EFA, {"proc/self/status": "CapEff:", "proc/self/limits": "Max locked memory",
-                         "libfabric.txt": "version", "sys/devices/system/node/node1/cpulist": "8-",
+                         "sys/devices/system/node/node1/cpulist": "8-",
                          "proc/sys/kernel/osrelease": "Linux"})
         self.assertEqual(self.examine()["memlock"]["state"], "fail")
 
@@ -267,12 +308,34 @@ class Doctor(unittest.TestCase):
         for words, line in ((["--root", "/nowhere"], "--root: /nowhere: is not a folder"),
                             (["--root", "/etc/passwd"], "--root: /etc/passwd: is not a folder"),
                             (["--root"], "option '--root' needs a value: DIR"),
+                            (["--root="], "option '--root' needs a value: DIR"),
+                            (["--root", ""], "option '--root' needs a value: DIR"),
                             (["x"], "unknown argument 'x'; there are only options, see --help"),
                             (["--yaml"], "unknown option '--yaml'; valid: --root --json --help --version"),
                             (["--json", "/nowhere/x"],
                              "--json: /nowhere/x: cannot be opened: No such file or directory")):
             result = self.doctor(*words)
             self.assertEqual((result.returncode, result.stdout, result.stderr), (2, "", f"halage doctor: {line}\n"))
+
+    def expect_refused(self, pattern):
+        result = self.doctor("--root", str(self.root), "--json")
+        self.assertEqual((result.returncode, result.stdout), (2, ""), result.stderr)
+        self.assertRegex(result.stderr, rf"\Ahalage doctor: --root: {re.escape(str(self.root))}{pattern}\n\Z")
+
+    def test_a_root_that_holds_no_machine_is_refused(self):
+        for files, missing in (({}, "proc"), ({"sys/x": ""}, "proc"), ({"proc/x": "", "sys": ""}, "sys"),
+                               ({"x": ""}, "proc")):
+            self.plant(files, {})
+            self.expect_refused(f": holds no folder {missing}: copy a machine's /proc, /sys and /dev below it")
+
+    def test_what_libfabric_cannot_have_said_is_refused(self):
+        self.plant(EFA, {"libfabric.txt": "version 1.22\n\ndevice efa rdmap79s0-rdm\ndevice efa rdmap147s0-rdm"})
+        self.assertEqual(self.examine()["libfabric"]["state"], "ok")
+        for line in ("device efa", "device", "version", "version 1", "version 1.22 of AWS", "devices efa x",
+                     "device efa a b", "device " + "x" * 32 + " a", "device efa " + "x" * 64, "efa rdmap79s0-rdm"):
+            self.plant(EFA, {"libfabric.txt": f"version 1.22\n{line}\n"})
+            self.expect_refused(rf"/libfabric\.txt: line 2: '{line[:60]}': write 'version 1\.22', or 'device PROVIDER "
+                                r"NAME' as 'device efa rdmap79s0-rdm', of which there are at most 256")
 
 
 unittest.main()

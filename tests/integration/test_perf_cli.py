@@ -1,29 +1,62 @@
 #!/usr/bin/env python3
 """`halage perf` as a user calls it: a tiny run over libfabric's TCP provider with every byte looked at, alone
-and against the bare loop, to one and to several peers; a wrong byte that is planted is noticed; JSON and TSV
-have their shape; what is asked for and cannot be is refused in a sentence; a signal leaves what was done."""
+and against the bare loop, to one and to several peers, in host memory and in a GPU's of a double; a wrong byte that
+is planted is noticed; JSON and TSV have their shape; what is asked for and cannot be is refused in a sentence; a signal
+leaves what was done; either side may die at any moment, and the other one ends or serves on."""
 
 import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import tempfile
+import time
 import unittest
 
+DOUBLE = os.environ.get("FAKE_CUDA_DIR", "")
 BIN = pathlib.Path(os.environ["HALAGE_BIN_DIR"])
 SMALL = ["--provider", "tcp", "--span", 5, "--pages", 8, "--no-latency"]
 
 
-def perf(*words):
+def perf(*words, environment=()):
     return subprocess.run([str(w) for w in [BIN / "halage", "perf", *words]], capture_output=True,
-                          text=True, timeout=60, check=False)
+                          text=True, timeout=60, check=False, env={**os.environ, **dict(environment)})
+
+
+def on_gpu(*words):
+    return perf(*words, "--memory", "cuda", environment={"LD_LIBRARY_PATH": DOUBLE})
+
+
+class Server:
+    """`halage perf serve`, in a context."""
+
+    def __enter__(self):
+        self.process = subprocess.Popen([str(BIN / "halage"), "perf", "serve", "--listen", "127.0.0.1:0"],
+                                        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.address = self.process.stdout.readline().split()[1]
+        return self
+
+    def end(self):
+        """Its exit status and what it printed to standard error."""
+        self.process.send_signal(signal.SIGTERM)
+        _, err = self.process.communicate(timeout=20)
+        return self.process.returncode, err
+
+    def __exit__(self, *_):
+        self.process.kill()
+        self.process.communicate()
+
+
+def start(*words):
+    return subprocess.Popen([str(w) for w in [BIN / "halage", "perf", *words]], stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
 
 
 class Run(unittest.TestCase):
     def expect_rows(self, result, count):
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        root = json.loads(result.stdout[result.stdout.index("\n{"):])
+        root = json.loads(result.stdout)  # text goes to standard error
         self.assertEqual(len(root["rows"]), count)
         for row in root["rows"]:
             self.assertGreater(row["sent"], 0)
@@ -43,7 +76,7 @@ class Run(unittest.TestCase):
             self.assertEqual(row["wrong_bytes"], 0)
             self.assertEqual(row["rounds"], 2)
         self.assertNotIn("ratio", root["rows"][0])
-        self.assertRegex(result.stdout, r"check: \d+ bytes looked at, 0 wrong\n")
+        self.assertRegex(result.stderr, r"check: \d+ bytes looked at, 0 wrong\n")
 
     def test_a_wrong_byte_is_noticed(self):
         result = perf("run", "--local", "--check", "--plant", "--rounds", 1, "--sizes", "1k",
@@ -97,7 +130,7 @@ class Run(unittest.TestCase):
         result = perf("layer", "--local", "--provider", "tcp", "--forwards", 1, "--layers", 3,
                       "--pages", 2, "--page-bytes", 512, "--layer-us", 30000, "--json", "-")
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-        rows = json.loads(result.stdout[result.stdout.index("\n{"):])["rows"]
+        rows = json.loads(result.stdout)["rows"]
         self.assertEqual([row["counters"] for row in rows], ["core", "thread"])
         for row in rows:
             self.assertEqual(row["handed_us"]["count"], 3)
@@ -108,17 +141,79 @@ class Run(unittest.TestCase):
             self.assertLess(row["handed_us"]["p50"], 45000)
             self.assertLessEqual(row["handed_us"]["p50"], row["posted_us"]["p50"])
 
+    @unittest.skipIf(DOUBLE == "", "no double of libcuda in this build")
+    def test_memory_of_gpus_is_written_and_checked(self):
+        result = on_gpu("run", "--local", "--staged", "--check", "--rounds", 1, "--sizes", "1k", *SMALL,
+                        "--peers", 2, "--json", "-")
+        root = self.expect_rows(result, 2)
+        self.assertEqual((root["memory"], root["staged"]), ("cuda", True))
+        for row in root["rows"]:
+            self.assertGreater(row["checked_bytes"], 0)
+            self.assertEqual(row["wrong_bytes"], 0)
+        self.assertIn("memory of GPUs staged through pinned host memory", result.stderr)
+        result = on_gpu("run", "--local", "--staged", "--check", "--plant", "--rounds", 1, "--sizes",
+                        "1k", "--order", "scattered", *SMALL)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stderr, r"halage perf run: [1-9]\d* bytes are wrong at the target\n")
+
+    @unittest.skipIf(DOUBLE == "", "no double of libcuda in this build")
+    def test_layers_in_memory_of_a_gpu_go(self):
+        result = on_gpu("layer", "--local", "--staged", "--provider", "tcp", "--forwards", 1, "--layers", 3,
+                        "--pages", 2, "--page-bytes", "1k", "--layer-us", 1000, "--json", "-")
+        self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+        root = json.loads(result.stdout)
+        self.assertEqual((root["memory"], root["staged"], root["page_bytes"]), ("cuda", True, 1024))
+        self.assertEqual([row["handed_us"]["count"] for row in root["rows"]], [3, 3])
+
+    @unittest.skipIf(DOUBLE == "", "no double of libcuda in this build")
+    def test_gpus_that_cannot_be_used_are_refused(self):
+        for words, sentence in ((("run", "--local", *SMALL), "add --staged, which moves pages through pinned"),
+                                (("run", "--local", "--staged", "--device", 9), "there is no GPU 9")):
+            result = on_gpu(*words)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn(sentence, result.stderr)
+
     def test_two_commands_meet(self):
-        with subprocess.Popen([str(BIN / "halage"), "perf", "serve", "--listen", "127.0.0.1:0"],
-                              stdout=subprocess.PIPE, text=True) as server:
-            try:
-                address = server.stdout.readline().split()[1]
-                for _ in range(2):
-                    result = perf("run", address, "--check", "--rounds", 1, "--sizes", "4k", *SMALL)
-                    self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
-            finally:
-                server.send_signal(signal.SIGTERM)
-            self.assertEqual(server.wait(timeout=10), 130)
+        with Server() as server:
+            for _ in range(2):
+                result = perf("run", server.address, "--check", "--rounds", 1, "--sizes", "4k", *SMALL)
+                self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
+            self.assertEqual(server.end(), (130, ""))
+
+    def test_a_second_one_hears_that_it_must_wait(self):
+        with Server() as server, start("run", server.address, "--provider", "tcp", "--sizes", "4k", "--rounds",
+                                       1000, "--span", 20, "--no-latency") as first:
+            first.stderr.readline()  # progress: it is under way
+            second = perf("run", server.address, *SMALL)
+            self.assertEqual(second.returncode, 1, second.stderr)
+            self.assertRegex(second.stderr, r"says: 127\.0\.0\.1:\d+ is served now, and one at a time is: try again")
+            self.assertIsNone(first.poll())
+            first.send_signal(signal.SIGINT)
+            out, err = first.communicate(timeout=20)
+            self.assertEqual(first.returncode, 130, out + err)
+            self.assertEqual(server.end(), (130, ""))  # and a signal of the other side's is no failure
+
+    def test_a_side_that_is_killed_leaves_no_one_waiting(self):
+        words = ("--provider", "tcp")
+        kinds = [("run", "--sizes", "4k", "--rounds", 1000, "--span", 20), ("layer", "--forwards", 10000, "--layer-us", 100)]
+        for kind, wait in zip(kinds, (0.4, 0.1)):
+            with Server() as server:
+                with start(kind[0], server.address, *words, *kind[1:]) as asker:
+                    time.sleep(wait)
+                    asker.kill()
+                    asker.communicate()
+                # The next one is served, maybe after a moment.
+                for _ in range(100):
+                    result = perf("run", server.address, "--rounds", 1, "--sizes", "4k", "--order",
+                                  "scattered", *SMALL)
+                    if "is served now" not in result.stderr:
+                        break
+                self.assertEqual(result.returncode, 0, result.stderr)
+                with start(kind[0], server.address, *words, *kind[1:]) as asker:
+                    time.sleep(wait)
+                    server.process.kill()
+                    out, err = asker.communicate(timeout=40)
+                    self.assertEqual(asker.returncode, 1, out + err)
 
     def test_a_signal_leaves_what_was_done(self):
         with subprocess.Popen([str(w) for w in [BIN / "halage", "perf", "run", "--local",
@@ -137,8 +232,16 @@ class Refusals(unittest.TestCase):
         (["perf", "fly"], "unknown kind 'fly'; valid: serve run layer"),
         (["perf", "run"], "give the address of 'halage perf serve', or --local"),
         (["perf", "run", "a:1", "b:1"], "unknown argument 'b:1'; one address is enough"),
-        (["perf", "run", "--local", "--memory", "cuda"], "device memory cannot be measured yet"),
+        (["perf", "run", "--local", "--memory", "disk"], "--memory disk: use host or cuda"),
+        (["perf", "run", "--local", "--staged"], "--staged: is for memory of GPUs: add --memory cuda"),
+        (["perf", "layer", "--local", "--device", "1"], "--device: is for memory of GPUs: add --memory cuda"),
+        (["perf", "run", "--local", "--bare", "--memory", "cuda"], "--bare has host memory"),
         (["perf", "run", "--local", "--sizes", "4k,"], "--sizes 4k,: not a list"),
+        (["perf", "run", "--local", "--sizes", "4kiB"], "--sizes 4kiB: not a list"),
+        (["perf", "run", "--local", "--sizes", "2GiB"], "each up to 1GiB"),
+        (["perf", "layer", "--local", "--page-bytes", "4x"], "--page-bytes 4x: not a size such as 16k, up to 1GiB"),
+        (["perf", "layer", "--local", "--page-bytes", "0"], "--page-bytes 0: not a size"),
+        (["perf", "run", "--local", "--json", "-", "--write", "-"], "--json and --write: both write to -"),
         (["perf", "run", "--local", "--peers", "65"], "--peers 65: not a whole number from 1 to 64"),
         (["perf", "run", "--local", "--bare", "--peers", "2"], "--bare has one peer and one rail"),
         (["perf", "run", "--local", "--bare", "--rounds", "2"], "--rounds is for runs without --bare"),
@@ -163,6 +266,28 @@ class Refusals(unittest.TestCase):
         result = perf("run", "127.0.0.1:9", "--rounds", 1)
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot reach 127.0.0.1:9", result.stderr)
+        self.assertIn(": start 'halage perf serve' there, or give --local", result.stderr)
+
+    def test_one_file_is_not_written_in_two_ways(self):
+        with tempfile.TemporaryDirectory() as directory:
+            out = pathlib.Path(directory) / "out"
+            out.write_text("")
+            result = perf("run", "--local", "--json", out, "--write", f"{directory}/./out")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--json and --write: both write to", result.stderr)
+
+    def test_who_is_no_perf_hears_so(self):
+        with Server() as server:
+            host, port = server.address.rsplit(":", 1)
+            with socket.create_connection((host, int(port)), timeout=10) as stranger:
+                stranger.sendall(b"GET / HTTP/1.0\r\n\r\n")
+                stranger.recv(1)  # an answer, or the end
+            result = perf("run", server.address, "--rounds", 1, "--sizes", "4k", *SMALL)
+            self.assertEqual(result.returncode, 0, result.stderr)
+        with socket.create_server(("127.0.0.1", 0)) as mute:
+            result = perf("run", f"127.0.0.1:{mute.getsockname()[1]}")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("does not answer: is it 'halage perf serve'", result.stderr)
 
     def test_a_table_that_is_lost_is_a_failure(self):
         with open("/dev/full", "w", encoding="utf-8") as full:

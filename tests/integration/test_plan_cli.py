@@ -161,6 +161,12 @@ class Plan(unittest.TestCase):
              "stage_layers: '60': its sum must equal layers"),
             (layout(more="ranks: 2-4\n"), "ranks: '2-4': ranks are below tp * stages"),
             ("", "the file is empty"),
+            (layout() + "---\ntp: 1\n", f"line {layout().count(chr(10)) + 1}: a second document begins, and a file is "
+             "read as one: take out the line '---'"),
+            ("layers: 3\ntp: ~\n", "line 2: tp has no value: write one, in quotes where the word is meant, or take "
+             "the key out"),
+            ("tp: 1\nlayers: 3\ngroups:\n  - {heads: 8, layers: [1, null]}\n", "line 4: layers has no value: write "
+             "one, in quotes where the word is meant, or take the key out"),
             ("[", "the file: the wrong shape; write keys with values, one a line"),
             ("{{tp: 1}: 2}", "a key is no plain word; write keys with values, one a line"),
             ('tp: "', "not YAML: found unexpected end of stream"),

@@ -242,6 +242,16 @@ class BadInput(Sim):
                              "none.yaml: cannot be opened: No such file or directory")
             self.expect_line(self.sim(command, "."), 2, ".: cannot be read: Is a directory")
 
+    def test_a_second_document_and_keys_without_a_value_are_refused(self):
+        for text, line in (("schema: 1\n---\nname: x\n", "line 2: a second document begins"),
+                           ("schema: 1\nname:\nprefill: {nodes: 2}\n", "name has no value"),
+                           ("schema: 1\nprefill: {nodes: ~}\n", "line 2: nodes has no value"),
+                           ("schema: 1\nfaults:\n  - null\n", "line 3: faults has no value"),
+                           ("schema: 1\nsweep:\n  prefill.nodes: [1, ~]\n", "line 3: prefill.nodes has no value")):
+            self.write("s.yaml", text)
+            for words in (["check", "s.yaml"], ["run", "s.yaml"], ["sweep", "s.yaml", "--out", "o"]):
+                self.expect_line(self.sim(*words), 2, "s.yaml: ", line)
+
     def test_garbage_never_crashes_or_hangs(self):
         draw = random.Random(1)
         cases = {

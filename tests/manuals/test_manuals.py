@@ -91,6 +91,7 @@ class Functions(unittest.TestCase):
             self.assertIn(f"#include <{header}>", text.replace("\\-", "-"), name)
             self.assertRegex(text, rf"(?m)^\.B {name}\(\)$", name)
             self.assertRegex(text.split(".SH SYNOPSIS")[0], rf"\b{name}\b")
+            self.assertNotRegex(text, rf"(?m)^\.B {name}\(\)\n\.EX$", f"{header}: {name} has no comment")
 
     def test_pages_are_made_alike(self):
         with tempfile.TemporaryDirectory() as folder:

@@ -159,7 +159,8 @@ class Copy:
         return call(["ninja", "-C", self.build, "-j", "1", *targets], BUILD_SECONDS) if targets else (0, "")
 
     def run(self, test):
-        environment = ["env", f"HALAGE_SOURCE_DIR={self.source}", f"HALAGE_BIN_DIR={self.build / 'bin'}"]
+        environment = ["env", f"HALAGE_SOURCE_DIR={self.source}", f"HALAGE_BIN_DIR={self.build / 'bin'}",
+                       f"LD_LIBRARY_PATH={self.build / 'fake_cuda'}"]  # the double of libcuda, for tests that need it
         seconds = LONG_TEST_SECONDS if LONG_TESTS.match(test) else TEST_SECONDS
         return call(environment + self.command(test), seconds, self.build)
 

@@ -35,7 +35,7 @@ DEMO = f"halage demo --provider 'verbs;ofi_rxm' --advertise {NODE} --insecure --
 
 JOBS = [
     judge.Job("device", 60, "rdma link", must_print=(r"link rxe0/1 state ACTIVE",)),
-    judge.Job("conformance", 600, SUITE, suite_tests=29),
+    judge.Job("conformance", 600, SUITE, suite_tests=30),
     # A check that fails in there fails out here.
     judge.Job("control", 60, f"{SUITE.replace(NODE, '10.0.0.2')} capabilities_are_plausible", must_fail=True),
     # Thrice: connecting took more than the 2 s of stall_ns on a machine that gets little processor. What is wrong or

@@ -126,6 +126,7 @@ static ssize_t cq_read(struct fid_cq *cq, void *buffer, size_t count)
     size_t got = 0;
 
     (void)cq;
+    fake.cq_reads++;
     while (got < count && fake.queue_count > 0 && fake.queue[fake.queue_head].error == 0) {
         entries[got++] = fake.queue[fake.queue_head].well;
         fake.queue_head = (fake.queue_head + 1) % FAKE_QUEUE_MAX;

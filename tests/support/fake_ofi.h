@@ -99,6 +99,7 @@ struct fake_ofi {
     uint32_t option_count;
     size_t cq_asked;   /* entries of the queue that was had */
     uint64_t cq_bound; /* flags that it was bound with */
+    uint32_t cq_reads;
     struct fake_write writes[FAKE_WRITES_MAX];
     uint32_t write_count;
     struct fake_read read;

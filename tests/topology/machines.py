@@ -112,9 +112,9 @@ def switch(busid, buses, *below):
     return bridge(busid, buses, *ports)
 
 
-def host(buses, *below):
+def host(buses, *below, domain="0000"):
     def write(writer):
-        writer.open("Bridge", bridge_type="0-1", depth=0, bridge_pci=f"0000:[{buses}]")
+        writer.open("Bridge", bridge_type="0-1", depth=0, bridge_pci=f"{domain}:[{buses}]")
         for device in below:
             device(writer)
         writer.close()
@@ -220,6 +220,21 @@ def dgx_h100():
                            group(0xC0, 0xC3, "mlx5_9"), group(0xCE, 0xD1, "mlx5_10"), group(0xDC, 0xDF, "mlx5_11")))
 
 
+def nd_h100_v5():
+    """Azure ND96isr_H100_v5: 8 H100, 8 ConnectX-7 functions, 2 x 48 cores. A virtual machine of Hyper-V shows each device
+    in a PCI domain of its own and no switch, so that no more than the NUMA node is known; which NIC is which GPU's, and
+    the bus ids: Azure/azhpc-images, topology/ndv5-topo.xml, whose switches are made up to tell NCCL."""
+    def devices(pairs):
+        gpus = [host("00-00", gpu(f"{first:04x}:00:00.0"), domain=f"{first:04x}") for first, _ in pairs]
+        nics = [host("00-00", nic(f"{second:04x}:00:00.0", f"mlx5_{second - 0x101}", "15b3:101e"), domain=f"{second:04x}")
+                for _, second in pairs]
+        return gpus + nics
+
+    return machine("Virtual Machine",
+                   Package(range(48), None, *devices([(1, 0x101), (2, 0x102), (3, 0x103), (8, 0x104)])),
+                   Package(range(48, 96), None, *devices([(9, 0x105), (10, 0x106), (11, 0x107), (12, 0x108)])))
+
+
 def workstation():
     """A workstation of one socket with two consumer GPUs on root ports of their own, and no RDMA: one also drives the
     screen (class 0300). AMD's and NVIDIA's data sheets know no other way to plug them in."""
@@ -299,7 +314,7 @@ def nested():
     return machine("Server", Package(range(8), None, host("10-30", outer)))
 
 
-MACHINES = (p5, p5en, dgx_h100, workstation, workstation_rdma, no_nic, no_gpu, no_driver, unknown_place,
+MACHINES = (p5, p5en, dgx_h100, nd_h100_v5, workstation, workstation_rdma, no_nic, no_gpu, no_driver, unknown_place,
             virtual_functions, nested)
 
 

@@ -18,6 +18,7 @@ import machines
 HERE = pathlib.Path(__file__).resolve().parent
 HALAGE = pathlib.Path(os.environ["HALAGE_BIN_DIR"]) / "halage"
 DATA = os.environ.get("HALAGE_DATA")
+FAKE_CUDA = os.environ.get("FAKE_CUDA_DIR")
 CAPTURED = pathlib.Path(DATA) / "topologies" if DATA else None
 COLUMNS = ["index", "busid", "numa", "nics", "as_near", "link", "cores"]
 
@@ -201,6 +202,10 @@ class Choice(Topo):
             ("3,9,1", None, ["86"]),  # what follows a number that there is not is invisible
             ("", None, []),
             ("NoDevFiles", None, []),
+            ("-1", None, []),
+            ("-1,3", None, []),
+            ("3,-1,1", None, ["86"]),
+            ("0:1", None, []),
             ("2,2", None, ["75"]),
             ("0000:A8:00.0", None, ["a8"]),
             (None, "all", everything),
@@ -209,7 +214,9 @@ class Choice(Topo):
             (None, "5,2", ["75", "a8"]),  # a container counts them by bus id again
             ("1,0", "7,2,5", ["a8", "75"]),
             ("2", "5,2", []),
+            (None, "5:1,2:0,5:0", ["75", "a8"]),  # parts of GPUs (MIG), as the container runtime numbers them
             ("GPU-12345678", None, everything),  # UUIDs that nobody knows: said, and all are shown
+            ("MIG-12345678-0000-0000-0000-000000000001", None, everything),  # does not say of which GPU it is a part
         ):
             environment = {"CUDA_VISIBLE_DEVICES": cuda} if cuda is not None else {}
             environment |= {"NVIDIA_VISIBLE_DEVICES": nvidia} if nvidia is not None else {}
@@ -217,6 +224,20 @@ class Choice(Topo):
         found = self.json("--xml", self.file("p5"), CUDA_VISIBLE_DEVICES="3,1")
         self.assertEqual([(gpu["index"], gpu["machine_index"]) for gpu in found["gpus"]], [(0, 3), (1, 1)])
         self.assertEqual(found["notes"], ["2 of the 8 GPUs are visible (CUDA_VISIBLE_DEVICES)"])
+        for cuda, nvidia, notes in (
+            ("-1", None, ["0 of the 8 GPUs are visible (CUDA_VISIBLE_DEVICES)"]),
+            ("", "all", ["0 of the 8 GPUs are visible (CUDA_VISIBLE_DEVICES)"]),
+            ("7", None, ["1 of the 8 GPUs is visible (CUDA_VISIBLE_DEVICES)"]),
+            ("1,0", "2,4", ["2 of the 8 GPUs are visible (NVIDIA_VISIBLE_DEVICES)"]),
+            ("1", "2,4", ["1 of the 8 GPUs is visible (NVIDIA_ and CUDA_VISIBLE_DEVICES)"]),
+            ("0,x", None, ["CUDA_VISIBLE_DEVICES: 'x' is no GPU here: those after it are not visible, either",
+                           "1 of the 8 GPUs is visible (CUDA_VISIBLE_DEVICES)"]),
+            ("MIG-1", None, ["CUDA_VISIBLE_DEVICES names 'MIG-1', and nothing tells which GPU that is: all are shown"]),
+            ("\udcff\n", None, ["CUDA_VISIBLE_DEVICES: '?' is no GPU here: those after it are not visible, either",
+                                "0 of the 8 GPUs are visible (CUDA_VISIBLE_DEVICES)"]),
+        ):
+            environment = {"CUDA_VISIBLE_DEVICES": cuda} | ({"NVIDIA_VISIBLE_DEVICES": nvidia} if nvidia else {})
+            self.assertEqual(self.json("--xml", self.file("p5"), **environment)["notes"], notes)
         self.assertEqual(len(self.json("--xml", self.file("p5"), "--all", CUDA_VISIBLE_DEVICES="3")["gpus"]), 8)
 
     def test_what_is_hidden_keeps_its_share(self):
@@ -253,24 +274,89 @@ class Placement(Topo):
         return subprocess.run([HALAGE, "demo", "--requests", "1", "--decode-nodes", "1", "--verbose", *words],
                               capture_output=True, text=True, timeout=60, check=False, env=os.environ | environment)
 
+    def write(self, name, core, *devices):
+        """A machine with one core of this process, and devices at one switch."""
+        near = machines.host("10-70", machines.switch("0000:10:00.0", "11-70", *devices))
+        xml = pathlib.Path(self.directory.name) / name
+        xml.write_text(machines.machine("This", machines.Package([core], None, near)), encoding="utf-8")
+        return {"HWLOC_XMLFILE": str(xml), "HWLOC_THISSYSTEM": "1"}
+
     def test_auto_is_near_the_nic_and_read_back(self):
         """Two GPUs, four NICs, all of them by the name of loopback, so that the nodes really run: two rails a lane."""
         core = min(os.sched_getaffinity(0))
-        devices = [machines.gpu(f"0000:1{slot}:00.0") for slot in (1, 2)]
-        devices += [machines.nic(f"0000:1{slot}:00.0", "lo") for slot in (3, 4, 5, 6)]
-        near = machines.host("10-16", machines.switch("0000:10:00.0", "11-16", *devices))
-        xml = pathlib.Path(self.directory.name) / "this.xml"
-        xml.write_text(machines.machine("This", machines.Package([core], None, near)), encoding="utf-8")
-        result = self.demo("--cores", "auto", "--nics", "auto", "--provider", "tcp", HWLOC_XMLFILE=str(xml),
-                           HWLOC_THISSYSTEM="1")
+        this = self.write("this.xml", core, *[machines.gpu(f"0000:1{slot}:00.0") for slot in (1, 2)],
+                          *[machines.nic(f"0000:1{slot}:00.0", "lo") for slot in (3, 4, 5, 6)])
+        result = self.demo("--cores", "auto", "--nics", "auto", "--provider", "tcp", **this)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         said = result.stdout + result.stderr
         for node in ("prefill node", "decode node 1"):
             self.assertRegex(said, rf"{node}: cores: {core}(, memory of .*)?: near lo, NUMA node 0\n")
             self.assertRegex(said, rf"{node}: info: placement cores {core} memory_node (0|-1)\n")
-            self.assertIn(f"{node}: lane 0, GPU 0: lo,lo (same PCIe switch)\n", said)
-        self.assertIn("prefill node: lane 1, GPU 1: lo,lo (same PCIe switch)\n", said)
+            self.assertIn(f"{node}: lane 0, GPU 0000:11:00.0: lo,lo (same PCIe switch)\n", said)
+        self.assertIn("prefill node: lane 1, GPU 0000:12:00.0: lo,lo (same PCIe switch)\n", said)
         self.assertRegex(said, r"started role prefill provider \w+ lanes 2 rails 2 port")
+
+    def prefill(self, *words, until=("listening on",), **environment):
+        """Starts `halage node prefill`; returns it and what it said until all of `until` was, in whatever order."""
+        node = subprocess.Popen([HALAGE, "node", "prefill", "--listen", "127.0.0.1:0", "--provider", "tcp", *words],
+                                stderr=subprocess.PIPE, text=True, env=os.environ | environment)
+        self.addCleanup(node.stderr.close)
+        self.addCleanup(node.wait, 30)
+        self.addCleanup(node.kill)
+        said = ""
+        while not all(part in said for part in until):
+            line = node.stderr.readline()
+            self.assertTrue(line, said)
+            said += line
+        return node, said
+
+    def test_a_node_runs_where_it_was_placed(self):
+        """What the kernel says of each thread of `halage node`: the messenger's and the provider's are on the core, the
+        one that started them is back where it was. The second of two source nodes is on the second GPU."""
+        before = os.sched_getaffinity(0)
+        core = max(before)
+        this = self.write("node.xml", core, machines.gpu("0000:11:00.0"), machines.gpu("0000:12:00.0"),
+                          machines.nic("0000:13:00.0", "lo"))
+        for words in (["--cores", "auto", "--nics", "auto"], ["--cores", str(core)]):
+            node, said = self.prefill("--source", "2/2", "--verbose", *words, **this,
+                                      until=("listening on", "info: placement"))
+            tasks = pathlib.Path(f"/proc/{node.pid}/task")
+            where = {int(task.name): read_cores(re.search(r"^Cpus_allowed_list:\t(.*)$", (task / "status").read_text(),
+                                                          re.M).group(1)) for task in tasks.iterdir()}
+            self.assertEqual(where.pop(node.pid), before, said)
+            self.assertGreaterEqual(len(where), 1)
+            self.assertEqual(set(map(frozenset, where.values())), {frozenset({core})}, said)
+            self.assertRegex(said, rf"(?m)^halage node prefill: cores: {core}(, memory of .*)?: ")
+            self.assertRegex(said, rf"(?m)^halage node prefill: info: placement cores {core} memory_node (0|-1)$")
+            self.assertEqual({line.split(": ")[0] for line in said.splitlines()}, {"halage node prefill"})
+            if "auto" in words:
+                self.assertIn("lane 0, GPU 0000:12:00.0: lo (same PCIe switch)\n", said)
+
+    def test_nics_that_the_provider_does_not_open_are_not_chosen(self):
+        this = self.write("other.xml", min(os.sched_getaffinity(0)), machines.gpu("0000:11:00.0"),
+                          machines.nic("0000:13:00.0", "mlx5_0"))
+        said = self.prefill("--nics", "auto", **this)[1]
+        self.assertIn("halage node prefill: nics: all: the provider opens none of the RDMA NICs\n", said)
+
+    @unittest.skipUnless(FAKE_CUDA, "no double of libcuda was built")
+    def test_memory_of_gpus_says_which_gpu_a_lane_is_on(self):
+        """The double's GPUs are at 1b and 43; the machine has another one before them, which CUDA does not see."""
+        this = self.write("cuda.xml", min(os.sched_getaffinity(0)), machines.nic("0000:44:00.0", "lo"),
+                          *[machines.gpu(f"0000:{bus}:00.0") for bus in ("1a", "1b", "43")])
+        this |= {"LD_LIBRARY_PATH": FAKE_CUDA}
+        for words, environment, gpus in (
+            (["--device", "1"], {}, ("0000:43:00.0",) * 2),
+            ([], {"CUDA_VISIBLE_DEVICES": "1,0"}, ("0000:43:00.0", "0000:1b:00.0")),
+            (["--device", "2"], {"FAKE_CUDA_DEVICES": "3"}, (None,) * 2),
+        ):
+            result = self.demo("--nics", "auto", "--provider", "tcp", "--memory", "cuda", "--staged", *words,
+                               **this, **environment)
+            said = result.stdout + result.stderr
+            self.assertEqual(result.returncode, 0, said)
+            for lane, gpu in enumerate(gpus):
+                told = f"lane {lane}, GPU {gpu}: lo (same PCIe switch)\n" if gpu else \
+                    f"nobody knows what is near to the GPU of lane {lane}: there is no GPU '0000:52:00.0': there are 0 "
+                self.assertIn(f"prefill node: {told}", said)
 
     def test_auto_without_anything_to_be_near_to_says_so(self):
         xml = pathlib.Path(self.directory.name) / "bare.xml"
@@ -320,6 +406,19 @@ class BadInput(Topo):
             self.expect_error(f"{re.escape(name)}: {sentence}", "--xml", name)
         self.expect_error("/nowhere.xml: cannot be read: No such file or directory", "--xml", "/nowhere.xml")
         self.expect_error("/: cannot be read: Is a directory", "--xml", "/")
+        os.mkfifo(pipe := self.write("bad.xml", "") + ".pipe")
+        self.expect_error(f"{re.escape(pipe)}: is a pipe or a device, and hwloc reads more than once; {lstopo}", "--xml",
+                          pipe)
+
+    def test_names_of_any_bytes_are_told_in_json_too(self):
+        good = pathlib.Path(self.file("nested")).read_bytes()
+        self.assertEqual(good.count(b'"mlx5_0"'), 1)
+        for name, told in ((b"mlx5\xff0", "mlx5?0"), (b"m&#10;0", "m?0"), ("m\u00e9".encode(), "m??")):
+            result = self.topo("--xml", self.write("names.xml", good.replace(b'"mlx5_0"', b'"' + name + b'"')), "--json")
+            if result.returncode == 2:  # hwloc with libxml refuses what is no UTF-8
+                self.assertIn("hwloc cannot make sense of it", result.stderr)
+                continue
+            self.assertEqual([gpu["own_nics"] for gpu in json.loads(result.stdout)["gpus"]], [[told], ["mlx5_1"]])
 
     def test_what_kills_hwloc_is_a_sentence(self):
         """hwloc 2.9 dies of some files; a file that is changed at random never ends this program by a signal."""
@@ -336,7 +435,7 @@ class BadInput(Topo):
 
     def test_gpus_and_nics_that_there_are_not(self):
         xml = ["--xml", self.file("p5")]
-        for word in ("8", "0000:00:00.0", "GPU-", ""):
+        for word in ("8", "0000:00:00.0", "GPU-"):
             self.expect_error(rf"--gpu: there is no GPU '{word}': there are 0 to 7: 0000:53:00\.0 .* 0000:ca:00\.0",
                               *xml, f"--gpu={word}")
         self.expect_error("--gpu: there is no GPU '1': there is only 0: 0000:53:00.0", "--xml", self.file("no_driver"),
@@ -346,13 +445,16 @@ class BadInput(Topo):
         self.expect_error("there is no NIC 'mlx5_3': there are rdmap79s0 .* rdmap201s0", *xml, "--nics", "mlx5_3")
         self.expect_error("there is no NIC 'mlx5_0': this machine has no RDMA NIC", "--xml", self.file("no_nic"),
                           "--nics", "mlx5_0")
-        for text in ("", "rdmap79s0,", "x" * 500):
+        for text in (",", "rdmap79s0,", "x" * 500):
             self.expect_error("NICs '.*': write names with commas between, as mlx5_0,mlx5_3", *xml, f"--nics={text}")
 
     def test_options(self):
         self.expect_error(r"unknown option '--gpus'; valid: --xml --gpu --nics --all --json --help --version", "--gpus")
         self.expect_error("unknown argument 'x'; there are only options, see --help", "x")
         self.expect_error("option '--xml' needs a value: FILE", "--xml")
+        for option, value in (("--xml", "FILE"), ("--gpu", "GPU"), ("--nics", "LIST"), ("--json", "FILE")):
+            self.expect_error(f"option '{option}' needs a value: {value}", f"{option}=")
+        self.expect_error("option '--nics' needs a value: LIST", "--nics", "")
         xml = self.file("p5")
         self.expect_error(".*: is also the input .*", "--xml", xml, "--json", xml)
         self.expect_error("--json: /nowhere/x: cannot be opened: .*", "--xml", xml, "--json", "/nowhere/x")

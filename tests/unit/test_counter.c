@@ -20,121 +20,26 @@
 
 #include <cmocka.h>
 
-#include "../../src/memory/cuda_dl.h"
-#include "../support/cuda_graphs.h"
+#include "../support/cuda_child.h"
+#include "../support/cuda_engine.h"
 #include "../support/fake_cuda_control.h"
 
-#define LAYERS   5u
-#define SENTENCE 512u
-#define LOOKS    20000u /* of 0.1 ms */
-
-/* Each test is a child: a driver is begun once a process, and what steers the double is read then. */
-static void in_child(void (*body)(void), const char *variable, const char *value)
-{
-    int status = 0;
-    pid_t child = fork();
-
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (variable != NULL) {
-            (void)setenv(variable, value, 1);
-        }
-        body();
-        exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        fail_msg("child ended with status %x (%s=%s)", status, variable != NULL ? variable : "",
-                 value != NULL ? value : "");
-    }
-}
-
-/* In a child assertions of cmocka must not jump into the parent's frames: these end the process. */
-#define CHECK(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            (void)fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            _exit(1);                                                                     \
-        }                                                                                 \
-    } while (0)
-
-static void check_clean(void)
-{
-    struct fake_cuda_control control;
-    char text[256];
-
-    fake_cuda_control(&control);
-    if (control.live(text, sizeof text) != 0) {
-        (void)fprintf(stderr, "leaked: %s\n", text);
-        _exit(1);
-    }
-}
+#define LAYERS 5u
+#define LOOKS  20000u /* of 0.1 ms */
 
 /* ---- An engine's stream, with a gate before each tick ---- */
 
-static const struct cuda *cuda;
-static struct cuda_graphs graphs;
-
-static struct engine {
-    struct hlg_counter *counter;
-    cuda_context context;
-    cuda_stream stream;
-    _Atomic uint32_t *gate;
-    cuda_ptr gate_address;
-    cuda_graph graph;
-    cuda_graph_exec exec;
-} engine;
+static struct cuda_engine engine;
 
 static void open_engine(uint32_t way)
 {
-    const struct hlg_counter_config config = {.device = 1, .way = way};
-    char error[SENTENCE];
-    void *page = NULL;
-    int code = 0;
-
-    cuda = cuda_open(&code, error, sizeof error);
-    CHECK(cuda != NULL && cuda_graphs_find(&graphs) == NULL);
-    if (hlg_counter_create(&config, &engine.counter, error, sizeof error) != 0) {
-        (void)fprintf(stderr, "%s\n", error);
-        _exit(1);
-    }
-    CHECK(cuda->cuDevicePrimaryCtxRetain(&engine.context, 1) == CUDA_OK);
-    CHECK(cuda->cuCtxPushCurrent(engine.context) == CUDA_OK);
-    CHECK(cuda->cuStreamCreate(&engine.stream, CUDA_STREAM_NON_BLOCKING) == CUDA_OK);
-    CHECK(cuda->cuMemHostAlloc(&page, 4096, CUDA_HOSTALLOC_DEVICEMAP) == CUDA_OK);
-    CHECK(cuda->cuMemHostGetDevicePointer(&engine.gate_address, page, 0) == CUDA_OK);
-    engine.gate = page;
+    cuda_engine_open(&engine, way, 1, LAYERS);
 }
 
 static void close_engine(void)
 {
-    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
-    if (engine.exec != NULL) {
-        CHECK(graphs.cuGraphExecDestroy(engine.exec) == CUDA_OK);
-        CHECK(graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
-    }
-    CHECK(cuda->cuStreamDestroy(engine.stream) == CUDA_OK);
-    CHECK(cuda->cuMemFreeHost((void *)engine.gate) == CUDA_OK);
-    hlg_counter_release(engine.counter);
-    CHECK(cuda->cuCtxPopCurrent(&engine.context) == CUDA_OK);
-    CHECK(cuda->cuDevicePrimaryCtxRelease(1) == CUDA_OK);
+    cuda_engine_close(&engine);
     check_clean();
-}
-
-static void compute(void)
-{
-    for (uint32_t done = 1; done <= LAYERS; done++) {
-        CHECK(graphs.cuStreamWaitValue32(engine.stream, engine.gate_address, done, 0) == CUDA_OK);
-        CHECK(hlg_counter_tick(engine.counter, engine.stream, done, NULL, 0) == 0);
-    }
-}
-
-static void capture(void)
-{
-    CHECK(graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
-    compute();
-    CHECK(graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
-    CHECK(graphs.cuGraphInstantiateWithFlags(&engine.exec, engine.graph, 0) == CUDA_OK);
 }
 
 static void expect(uint32_t value)
@@ -157,13 +62,7 @@ static void expect(uint32_t value)
 /* One forward pass: each value in turn, and none before its gate is open. */
 static void pass(uint32_t forward)
 {
-    atomic_store(engine.gate, 0);
-    CHECK(hlg_counter_stamp(engine.counter, engine.stream, forward, NULL, 0) == 0);
-    if (engine.exec != NULL) {
-        CHECK(graphs.cuGraphLaunch(engine.exec, engine.stream) == CUDA_OK);
-    } else {
-        compute();
-    }
+    cuda_engine_launch(&engine, forward);
     expect(forward << 8);
     for (uint32_t done = 1; done <= LAYERS; done++) {
         CHECK(atomic_load(hlg_counter_word(engine.counter)) == (forward << 8 | (done - 1)));
@@ -184,12 +83,12 @@ static void passes(void)
 static void replayed(void)
 {
     open_engine(HLG_COUNTER_KERNEL);
-    capture();
+    cuda_engine_capture(&engine);
     expect(0); /* a capture runs nothing */
     passes();
     /* Without a stamp the same graph says nothing that was not said. */
-    CHECK(graphs.cuGraphLaunch(engine.exec, engine.stream) == CUDA_OK);
-    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
+    CHECK(engine.graphs.cuGraphLaunch(engine.exec, engine.stream) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
     expect(1u << 8 | LAYERS);
     close_engine();
 }
@@ -214,6 +113,34 @@ static void stamps_and_ticks_follow_the_stream(void **state)
     in_child(straight_by_kernel, NULL, NULL);
     in_child(straight_by_write, NULL, NULL);
     in_child(straight_by_write, "FAKE_CUDA_DELAY_US", "500");
+}
+
+static uint32_t failing_way;
+
+static void stamp_fails(void)
+{
+    struct fake_cuda_control control;
+
+    fake_cuda_control(&control);
+    open_engine(failing_way);
+    CHECK(hlg_counter_stamp(engine.counter, engine.stream, 3, NULL, 0) == 0);
+    control.fail_call(failing_way == HLG_COUNTER_WRITE ? "cuStreamWriteValue32" : "cuLaunchKernel",
+                      1, CUDA_UNKNOWN);
+    CHECK(hlg_counter_stamp(engine.counter, engine.stream, 4, NULL, 0) != 0);
+    CHECK(hlg_counter_tick(engine.counter, engine.stream, 2, NULL, 0) == 0);
+    CHECK(engine.cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
+    CHECK(atomic_load(hlg_counter_word(engine.counter)) == (3u << 8 | 2));
+    close_engine();
+}
+
+/* A forward that was not stamped has no layers, whoever ticks on. */
+static void ticks_after_a_stamp_that_failed_are_not_of_its_forward(void **state)
+{
+    (void)state;
+    failing_way = HLG_COUNTER_WRITE;
+    in_child(stamp_fails, NULL, NULL);
+    failing_way = HLG_COUNTER_KERNEL;
+    in_child(stamp_fails, NULL, NULL);
 }
 
 static void one_graph_ticks_for_every_forward(void **state)
@@ -241,18 +168,18 @@ static void rank_main(void)
     CHECK((const void *)hlg_counter_word(counter) == shared_page);
     CHECK(hlg_counter_create(&config, &second, error, sizeof error) == -HLG_EINVAL);
     CHECK(strstr(error, "pinned already") != NULL);
-    cuda = cuda_open(&code, NULL, 0);
+    engine.cuda = cuda_open(&code, NULL, 0);
     /* No context of ours is left current. */
-    CHECK(cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING) == CUDA_INVALID_CONTEXT);
-    CHECK(cuda->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_OK);
-    CHECK(cuda->cuCtxPushCurrent(context) == CUDA_OK);
-    CHECK(cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING) == CUDA_INVALID_CONTEXT);
+    CHECK(engine.cuda->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_OK);
+    CHECK(engine.cuda->cuCtxPushCurrent(context) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING) == CUDA_OK);
     CHECK(hlg_counter_stamp(counter, stream, 7, NULL, 0) == 0);
     CHECK(hlg_counter_tick(counter, stream, 3, NULL, 0) == 0);
-    CHECK(cuda->cuStreamSynchronize(stream) == CUDA_OK);
-    CHECK(cuda->cuStreamDestroy(stream) == CUDA_OK);
-    CHECK(cuda->cuCtxPopCurrent(&context) == CUDA_OK);
-    CHECK(cuda->cuDevicePrimaryCtxRelease(0) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamSynchronize(stream) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamDestroy(stream) == CUDA_OK);
+    CHECK(engine.cuda->cuCtxPopCurrent(&context) == CUDA_OK);
+    CHECK(engine.cuda->cuDevicePrimaryCtxRelease(0) == CUDA_OK);
     hlg_counter_release(counter);
     check_clean();
 }
@@ -288,7 +215,7 @@ static int all_of_it(char error[SENTENCE])
     if (code == 0) {
         code = hlg_counter_tick(counter, engine.stream, 2, error, SENTENCE);
     }
-    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
     CHECK(code != 0 || atomic_load(hlg_counter_word(counter)) == (9u << 8 | 2));
     hlg_counter_release(counter);
     return code;
@@ -382,14 +309,6 @@ static void every_call_that_fails_leaves_nothing(void **state)
 
 /* ---- What cannot be ---- */
 
-static void refused_as(int code, int wanted, const char *error, const char *sentence)
-{
-    if (code != wanted || strstr(error, sentence) == NULL) {
-        (void)fprintf(stderr, "code %d '%s', not %d '%s'\n", code, error, wanted, sentence);
-        _exit(1);
-    }
-}
-
 static void wrong_configs(void)
 {
     static char unaligned[8];
@@ -429,12 +348,12 @@ static void wrong_values(void)
                "0 layers");
     refused_as(hlg_counter_tick(c, engine.stream, 256, error, sizeof error), -HLG_EINVAL, error,
                "256 layers");
-    CHECK(graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
+    CHECK(engine.graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
     refused_as(hlg_counter_stamp(c, engine.stream, 1, error, sizeof error), -HLG_ESTATE, error,
                "stamp before each launch");
-    CHECK(graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
-    CHECK(graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
-    CHECK(cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
+    CHECK(engine.graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
+    CHECK(engine.graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
+    CHECK(engine.cuda->cuStreamSynchronize(engine.stream) == CUDA_OK);
     expect(0); /* nothing of all that was put into the stream */
     close_engine();
 }
@@ -444,11 +363,11 @@ static void captured_write(void)
     char error[SENTENCE];
 
     open_engine(HLG_COUNTER_WRITE);
-    CHECK(graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
+    CHECK(engine.graphs.cuStreamBeginCapture(engine.stream, CUDA_CAPTURE_THREAD_LOCAL) == CUDA_OK);
     refused_as(hlg_counter_tick(engine.counter, engine.stream, 1, error, sizeof error), -HLG_ESTATE,
                error, "HLG_COUNTER_KERNEL");
-    CHECK(graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
-    CHECK(graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
+    CHECK(engine.graphs.cuStreamEndCapture(engine.stream, &engine.graph) == CUDA_OK);
+    CHECK(engine.graphs.cuGraphDestroy(engine.graph) == CUDA_OK);
     close_engine();
 }
 
@@ -488,6 +407,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stamps_and_ticks_follow_the_stream),
+        cmocka_unit_test(ticks_after_a_stamp_that_failed_are_not_of_its_forward),
         cmocka_unit_test(one_graph_ticks_for_every_forward),
         cmocka_unit_test(another_process_reads_the_word),
         cmocka_unit_test(every_call_that_fails_leaves_nothing),

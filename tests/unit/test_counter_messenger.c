@@ -4,7 +4,6 @@
  * poller watches the word. With gate `l` open, layer `l` must arrive and nothing of a later one (I4), in
  * the forward that the stamp before the launch named; with all open at once, everything must.
  */
-#include <halage/counter.h>
 #include <halage/places.h>
 
 #include <setjmp.h>
@@ -14,8 +13,7 @@
 
 #include <cmocka.h>
 
-#include "../../src/memory/cuda_dl.h"
-#include "../support/cuda_graphs.h"
+#include "../support/cuda_engine.h"
 #include "../support/duo.h"
 
 #define TOKENS     21u /* 20 are prefilled: 5 pages */
@@ -24,75 +22,11 @@
 #define QUIET      10u /* looks for what must not come */
 #define PLACES_MAX 64u
 
-static const struct cuda *cuda;
-static struct cuda_graphs graphs;
-static struct hlg_counter *counter;
-static cuda_context context;
-static cuda_stream stream;
-static _Atomic uint32_t *gate;
-static cuda_ptr gate_address;
-static cuda_graph graph;
-static cuda_graph_exec replay; /* NULL: the stream is given the ticks themselves */
-
-static void compute(void)
-{
-    for (uint32_t done = 1; done <= DUO_LAYERS + 1; done++) {
-        assert_int_equal(graphs.cuStreamWaitValue32(stream, gate_address, done, 0), CUDA_OK);
-        assert_int_equal(hlg_counter_tick(counter, stream, done, NULL, 0), 0);
-    }
-}
+static struct cuda_engine engine;
 
 static void launch(uint32_t forward)
 {
-    atomic_store(gate, 0);
-    assert_int_equal(hlg_counter_stamp(counter, stream, forward, NULL, 0), 0);
-    if (replay != NULL) {
-        assert_int_equal(graphs.cuGraphLaunch(replay, stream), CUDA_OK);
-    } else {
-        compute();
-    }
-}
-
-static void open_engine(uint32_t way)
-{
-    const struct hlg_counter_config config = {.way = way};
-    char error[256];
-    void *page = NULL;
-    int code = 0;
-
-    cuda = cuda_open(&code, error, sizeof error);
-    assert_non_null(cuda);
-    assert_null(cuda_graphs_find(&graphs));
-    if (hlg_counter_create(&config, &counter, error, sizeof error) != 0) {
-        fail_msg("%s", error);
-    }
-    assert_int_equal(cuda->cuDevicePrimaryCtxRetain(&context, 0), CUDA_OK);
-    assert_int_equal(cuda->cuCtxPushCurrent(context), CUDA_OK);
-    assert_int_equal(cuda->cuStreamCreate(&stream, CUDA_STREAM_NON_BLOCKING), CUDA_OK);
-    assert_int_equal(cuda->cuMemHostAlloc(&page, 4096, CUDA_HOSTALLOC_DEVICEMAP), CUDA_OK);
-    assert_int_equal(cuda->cuMemHostGetDevicePointer(&gate_address, page, 0), CUDA_OK);
-    gate = page;
-    if (way == HLG_COUNTER_KERNEL) {
-        assert_int_equal(graphs.cuStreamBeginCapture(stream, CUDA_CAPTURE_THREAD_LOCAL), CUDA_OK);
-        compute();
-        assert_int_equal(graphs.cuStreamEndCapture(stream, &graph), CUDA_OK);
-        assert_int_equal(graphs.cuGraphInstantiateWithFlags(&replay, graph, 0), CUDA_OK);
-    }
-}
-
-static void close_engine(void)
-{
-    assert_int_equal(cuda->cuStreamSynchronize(stream), CUDA_OK);
-    if (replay != NULL) {
-        assert_int_equal(graphs.cuGraphExecDestroy(replay), CUDA_OK);
-        assert_int_equal(graphs.cuGraphDestroy(graph), CUDA_OK);
-        replay = NULL;
-    }
-    assert_int_equal(cuda->cuStreamDestroy(stream), CUDA_OK);
-    assert_int_equal(cuda->cuMemFreeHost((void *)gate), CUDA_OK);
-    hlg_counter_release(counter);
-    assert_int_equal(cuda->cuCtxPopCurrent(&context), CUDA_OK);
-    assert_int_equal(cuda->cuDevicePrimaryCtxRelease(0), CUDA_OK);
+    cuda_engine_launch(&engine, forward);
 }
 
 /* Bytes of a layer's pages that are the source's, and how many there are. Targets begin as zeros, of which
@@ -153,14 +87,14 @@ static void transfer(struct duo *duo, uint32_t turn, bool at_once)
     duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, turn + 1);
     assert_int_equal(duo->forward, turn + 1);
     if (at_once) {
-        atomic_store(gate, DUO_LAYERS + 1);
+        atomic_store(engine.gate, DUO_LAYERS + 1);
     }
     for (uint32_t done = 0; !at_once && done <= DUO_LAYERS; done++) {
-        atomic_store(gate, done);
+        atomic_store(engine.gate, done);
         expect_layers(duo, done, target, source);
         assert_int_equal(duo_count(&duo->decode, HLG_NOTICE_READY), turn);
     }
-    atomic_store(gate, DUO_LAYERS + 1); /* the context */
+    atomic_store(engine.gate, DUO_LAYERS + 1); /* the context */
     duo_wait(duo, &duo->decode, HLG_NOTICE_READY, turn + 1);
     duo_wait(duo, &duo->prefill, HLG_NOTICE_SENT, turn + 1);
     duo_expect(duo, target, source, PAGES);
@@ -169,13 +103,16 @@ static void transfer(struct duo *duo, uint32_t turn, bool at_once)
 
 static void run(uint32_t way)
 {
-    open_engine(way);
-    struct duo *duo = duo_open_watching(hlg_counter_word(counter), launch);
+    cuda_engine_open(&engine, way, 0, DUO_LAYERS + 1);
+    if (way == HLG_COUNTER_KERNEL) {
+        cuda_engine_capture(&engine);
+    }
+    struct duo *duo = duo_open_watching(hlg_counter_word(engine.counter), launch);
     for (uint32_t turn = 0; turn < FORWARDS; turn++) {
         transfer(duo, turn, turn == FORWARDS - 1);
     }
     duo_close(duo);
-    close_engine();
+    cuda_engine_close(&engine);
 }
 
 static void replays_of_one_graph_send_layer_by_layer(void **state)

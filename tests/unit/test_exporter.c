@@ -69,7 +69,7 @@ static struct hlg_exporter *start(struct duo *duo)
     struct hlg_exporter *e = NULL;
     const int status = hlg_exporter_start(duo->decode.messenger, 0, &e, error, sizeof error);
 
-    if (status == -HLG_ESTATE) {
+    if (status == -HLG_EUNSUPPORTED) {
         assert_non_null(strstr(error, "libmicrohttpd"));
         print_message("skipped: %s\n", error);
         skip();

@@ -180,7 +180,7 @@ static void malformed_hand_overs_are_refused_and_leak_nothing(void **state)
     struct hlg_fd_header bad = good;
 
     (void)state;
-    for (int i = 0; i < 6; i++) {
+    for (int i = 0; i < 7; i++) {
         struct hlg_fd_header header;
         int sockets[2];
         int fd = -1;
@@ -189,7 +189,8 @@ static void malformed_hand_overs_are_refused_and_leak_nothing(void **state)
         bad = good;
         bad.kind = i == 4 ? 77 : good.kind;
         bad.bytes = i == 5 ? 0 : good.bytes;
-        /* none, two, four; a short header; a kind unknown; no bytes */
+        bad.pad = i == 6;
+        /* none, two, four; a short header; a kind unknown; no bytes; a pad */
         send_fds(sockets[0], &bad, i == 3 ? 10 : sizeof bad, i < 3 ? 2 * i : 1);
         close(sockets[0]);
         assert_int_equal(hlg_fd_receive(sockets[1], &header, &fd), -HLG_EPROTO);

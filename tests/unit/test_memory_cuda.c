@@ -20,40 +20,10 @@
 #include <cmocka.h>
 
 #include "../../src/memory/cuda_dl.h"
+#include "../support/cuda_child.h"
 #include "../support/fake_cuda_control.h"
 
-#define BYTES    100000u
-#define SENTENCE 512u
-
-/* Each test is a child: a driver is begun once a process, and what steers the double is read then. */
-static void in_child(void (*body)(void), const char *variable, const char *value)
-{
-    int status = 0;
-    pid_t child = fork();
-
-    assert_true(child >= 0);
-    if (child == 0) {
-        if (variable != NULL) {
-            (void)setenv(variable, value, 1);
-        }
-        body();
-        exit(0);
-    }
-    assert_int_equal(waitpid(child, &status, 0), child);
-    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
-        fail_msg("child ended with status %x (%s=%s)", status, variable != NULL ? variable : "",
-                 value != NULL ? value : "");
-    }
-}
-
-/* In a child assertions of cmocka must not jump into the parent's frames: these end the process. */
-#define CHECK(condition)                                                                  \
-    do {                                                                                  \
-        if (!(condition)) {                                                               \
-            (void)fprintf(stderr, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
-            _exit(1);                                                                     \
-        }                                                                                 \
-    } while (0)
+#define BYTES 100000u
 
 static int make(int32_t device, struct hlg_memory **memory, char error[SENTENCE])
 {
@@ -61,18 +31,6 @@ static int make(int32_t device, struct hlg_memory **memory, char error[SENTENCE]
 
     error[0] = '\0';
     return hlg_memory_create(&site, BYTES, memory, error, SENTENCE);
-}
-
-static void check_clean(void)
-{
-    struct fake_cuda_control control;
-    char text[256];
-
-    fake_cuda_control(&control);
-    if (control.live(text, sizeof text) != 0) {
-        (void)fprintf(stderr, "leaked: %s\n", text);
-        _exit(1);
-    }
 }
 
 /* ---- What it is ---- */
@@ -125,6 +83,7 @@ static void without_dma_bufs_it_has_none(void **state)
     in_child(no_dmabuf, "FAKE_CUDA_ATTRIBUTES", "124=0");
     in_child(no_dmabuf, "FAKE_CUDA_MISSING", "cuMemGetHandleForAddressRange");
     in_child(no_dmabuf, "FAKE_CUDA_FAIL", "cuMemGetHandleForAddressRange:1:801");
+    in_child(no_dmabuf, "FAKE_CUDA_FAIL", "cuMemGetHandleForAddressRange:1:1");
 }
 
 /* An engine's thread keeps its own current context, a bare thread gets none. */
@@ -268,9 +227,13 @@ static int all_of_it(char error[SENTENCE])
 /* Calls whose failure nobody can mend: what was to be done was done. */
 static bool is_harmless(const char *call)
 {
-    static const char *const harmless[] = {"cuMemRelease",     "cuMemUnmap",
-                                           "cuMemAddressFree", "cuDevicePrimaryCtxRelease",
-                                           "cuStreamDestroy",  "cuCtxPopCurrent"};
+    static const char *const harmless[] = {"cuMemRelease",
+                                           "cuMemUnmap",
+                                           "cuMemAddressFree",
+                                           "cuDevicePrimaryCtxRelease",
+                                           "cuStreamDestroy",
+                                           "cuCtxPopCurrent",
+                                           "cuMemGetHandleForAddressRange"};
 
     for (size_t i = 0; i < sizeof harmless / sizeof harmless[0]; i++) {
         if (strcmp(call, harmless[i]) == 0) {
@@ -347,10 +310,7 @@ static void refused(void)
     char error[SENTENCE];
     const int code = make(0, &memory, error);
 
-    if (code != expected_code || strstr(error, expected) == NULL || strchr(error, '\n') != NULL) {
-        (void)fprintf(stderr, "code %d '%s', not %d '%s'\n", code, error, expected_code, expected);
-        _exit(1);
-    }
+    refused_as(code, expected_code, error, expected);
     CHECK(memory == NULL);
     check_clean();
 }
@@ -383,27 +343,47 @@ static void begins_that_fail_are_told_with_a_remedy(void **state)
     }
 }
 
-static void refused_as(int code, int wanted, const char *error, const char *sentence)
-{
-    if (code != wanted || strstr(error, sentence) == NULL) {
-        (void)fprintf(stderr, "code %d '%s', not %d '%s'\n", code, error, wanted, sentence);
-        _exit(1);
-    }
-}
-
 static void wrong_ordinals(void)
 {
     static const int32_t wrong[] = {-1, 2, INT32_MAX};
     struct hlg_memory *memory = NULL;
     char error[SENTENCE];
 
+    char bus[HLG_MEMORY_BUS_BYTES] = "as it was";
+
     CHECK(hlg_memory_devices(error, sizeof error) == 2);
     for (size_t i = 0; i < 3; i++) {
         refused_as(make(wrong[i], &memory, error), -HLG_EINVAL, error, "this process sees 2");
+        refused_as(hlg_memory_bus(wrong[i], bus, error, sizeof error), -HLG_EINVAL, error,
+                   "this process sees 2");
+        CHECK(strcmp(bus, "as it was") == 0);
     }
     const struct hlg_memory_site site = {.kind = 3};
     refused_as(hlg_memory_create(&site, BYTES, &memory, error, sizeof error), -HLG_EINVAL, error,
                "kind 3");
+    check_clean();
+}
+
+/* CUDA counts the visible GPUs: 1,0 of those at 1b and 43. */
+static void buses(void)
+{
+    static const char *const told[] = {"0000:43:00.0", "0000:1B:00.0"};
+    char bus[HLG_MEMORY_BUS_BYTES];
+    char error[SENTENCE];
+
+    for (int32_t device = 0; device < 2; device++) {
+        CHECK(hlg_memory_bus(device, bus, error, sizeof error) == 0 &&
+              strcmp(bus, told[device]) == 0);
+    }
+    check_clean();
+}
+
+static void no_bus(void)
+{
+    char bus[HLG_MEMORY_BUS_BYTES];
+    char error[SENTENCE];
+
+    refused_as(hlg_memory_bus(0, bus, error, sizeof error), -HLG_EIO, error, "cuDeviceGetPCIBusId");
     check_clean();
 }
 
@@ -501,10 +481,17 @@ static void after_a_fork(void)
     check_clean();
 }
 
+static void each_gpu_tells_its_bus_id(void **state)
+{
+    (void)state;
+    in_child(buses, "CUDA_VISIBLE_DEVICES", "1,0");
+}
+
 static void what_cannot_be_is_refused_in_a_sentence(void **state)
 {
     (void)state;
     in_child(wrong_ordinals, NULL, NULL);
+    in_child(no_bus, "FAKE_CUDA_FAIL", "cuDeviceGetPCIBusId:1:999");
     in_child(wrong_imports, NULL, NULL);
     in_child(wrong_regions, NULL, NULL);
     in_child(after_a_fork, NULL, NULL);
@@ -557,6 +544,7 @@ int main(void)
         cmocka_unit_test(two_processes_see_the_same_bytes_by_uuid),
         cmocka_unit_test(every_call_that_fails_leaves_nothing),
         cmocka_unit_test(begins_that_fail_are_told_with_a_remedy),
+        cmocka_unit_test(each_gpu_tells_its_bus_id),
         cmocka_unit_test(what_cannot_be_is_refused_in_a_sentence),
         cmocka_unit_test(a_gpu_is_flushed_where_it_does_not_order),
     };

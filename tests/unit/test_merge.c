@@ -101,7 +101,7 @@ static struct taker offer(const struct hlg_paged_write *w, uint64_t merge_bytes_
                       .order = w->piece_begin,
                       .whole = w};
 
-    *result = pump_merge_write(&t.transport, w, merge_bytes_max);
+    *result = pump_merge_write(&t.transport, w, merge_bytes_max, &(struct pump_stretch){0});
     return t;
 }
 
@@ -213,6 +213,46 @@ static void each_piece_goes_once_whatever_the_pages(void **state)
     assert_true(merged > 20000);
 }
 
+/* A write that is offered again and again from where it was left, as windows and turns let it, with what is known of its
+ * pages kept: nothing is forgotten, nothing goes twice, and rows are found all the same. */
+static void parts_of_a_write_go_on_where_the_last_one_ended(void **state)
+{
+    uint32_t runs = 0;
+    uint32_t pieces = 0;
+
+    (void)state;
+    for (uint64_t seed = 1; seed <= 20000; seed++) {
+        struct hlg_rng rng = hlg_rng_seed(seed);
+        struct pump_stretch stretch = {0};
+        uint32_t source[LIST];
+        uint32_t target[LIST];
+        for (uint32_t i = 0; i < LIST; i++) {
+            const bool row = i > 0 && hlg_rng_below(&rng, 8) > 0;
+            source[i] = row ? source[i - 1] + 1 : (uint32_t)hlg_rng_below(&rng, PAGES);
+            target[i] = row ? target[i - 1] + 1 : (uint32_t)hlg_rng_below(&rng, PAGES);
+        }
+        const uint64_t merge_bytes_max = hlg_rng_below(&rng, 16 * PAGE_BYTES);
+        struct hlg_paged_write w = make_write(memory, source, target, 0, LIST);
+        for (uint32_t offers = 0; w.piece_begin < LIST; offers++) {
+            const uint32_t turn = (uint32_t)hlg_rng_below(&rng, 24);
+            w.piece_limit = hlg_min_u32(LIST, w.piece_begin + 1 + turn); /* it grows and shrinks */
+            struct taker t = {.transport = {.ops = &ops},
+                              .room = (uint32_t)hlg_rng_below(&rng, 6),
+                              .order = w.piece_begin,
+                              .whole = &w};
+            const int64_t taken = pump_merge_write(&t.transport, &w, merge_bytes_max, &stretch);
+            assert_int_equal(taken, t.pieces);
+            assert_int_equal(t.order, w.piece_begin + t.pieces);
+            w.piece_begin = t.order;
+            runs += t.runs;
+            pieces += t.pieces;
+            assert_true(offers < 1000);
+        }
+    }
+    assert_int_equal(pieces, 20000 * LIST);
+    assert_true(runs < pieces * 2 / 3); /* a third of all was merged at least */
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -220,6 +260,7 @@ int main(void)
         cmocka_unit_test(nothing_is_merged_where_there_are_gaps),
         cmocka_unit_test(pages_go_backwards_or_twice_alone),
         cmocka_unit_test(each_piece_goes_once_whatever_the_pages),
+        cmocka_unit_test(parts_of_a_write_go_on_where_the_last_one_ended),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

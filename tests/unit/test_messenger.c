@@ -210,7 +210,90 @@ static void an_abort_leaves_older_forwards_watched(void **state)
     duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
 }
 
-/* A chunk that leaves a gap could never be sent: the request is given up, and its decoder told. */
+/* Two ranks that send one memory: it would have two addresses, and pages of one lane be the other's. */
+static void memory_is_imported_once(void **state)
+{
+    const struct hlg_memory_site site = {.kind = HLG_MEMORY_HOST};
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+    struct hlg_memory *memory[2];
+    struct hlg_fd_header header;
+    int fds[3];
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.layout.pools = 2;
+    assert_int_equal(
+        hlg_messenger_create(&config, &duo->prefill.messenger, duo->error, sizeof duo->error), 0);
+    for (uint32_t i = 0; i < 3; i++) { /* of the first one two descriptors */
+        if (i < 2) {
+            assert_int_equal(hlg_memory_create(&site, 4096, &memory[i], NULL, 0), 0);
+        }
+        fds[i] = hlg_memory_export(memory[i % 2], &header, NULL, 0);
+        assert_true(fds[i] >= 0);
+    }
+    struct hlg_messenger *m = duo->prefill.messenger;
+    assert_int_equal(hlg_messenger_region_import(m, 0, fds[0], &header), 0);
+    assert_int_equal(hlg_messenger_region_import(m, 1, fds[2], &header), -HLG_EINVAL);
+    assert_true(strstr(hlg_messenger_error(m), "imported already") != NULL);
+    assert_int_equal(hlg_messenger_region_import(m, 1, fds[1], &header), 0);
+    for (uint32_t i = 0; i < 3; i++) {
+        (void)close(fds[i]);
+    }
+    duo_close_side(&duo->prefill);
+    hlg_memory_release(memory[0]);
+    hlg_memory_release(memory[1]);
+}
+
+static uint64_t sleeps_of(const struct duo_side *side)
+{
+    struct hlg_messenger_stats stats = {.size = sizeof stats};
+
+    assert_int_equal(hlg_messenger_stats(side->messenger, &stats), 0);
+    return stats.core_sleeps;
+}
+
+/* A core thread that reads the counters stays awake for a layer that is to come, and for no other reason: not for a
+ * request that is open between two chunks, though the engine has not ended the first one's forward. */
+static void the_core_thread_is_awake_while_a_layer_is_awaited(void **state)
+{
+    struct duo *duo = *state;
+    struct hlg_messenger_config config;
+    struct hlg_admit admit = {.size = sizeof admit};
+    const uint32_t pages[2] = {0, 1};
+    hlg_ticket ticket = 0;
+
+    duo_config(&duo->prefill, HLG_ROLE_PREFILL, &config);
+    config.counter_core = true;
+    assert_int_equal(duo_open_side(duo, &duo->prefill, &config), 0);
+    duo_config(&duo->decode, HLG_ROLE_DECODE, &config);
+    assert_int_equal(duo_open_side(duo, &duo->decode, &config), 0);
+    duo_connect(duo);
+    duo_wait(duo, &duo->decode, HLG_NOTICE_PEER_UP, 1);
+    duo->peer = duo_last(&duo->decode, HLG_NOTICE_PEER_UP)->peer;
+    duo->passive = true;
+    admit.groups[0] = (struct hlg_page_list){.count = 2, .pages = pages};
+    admit.groups[1] = (struct hlg_page_list){.count = 1, .pages = pages};
+    assert_int_equal(duo_submit(duo, "two", 9, 0, 0, &ticket), 0);
+    duo_wait(duo, &duo->prefill, HLG_NOTICE_REQUESTED, 1);
+    ticket = duo_last(&duo->prefill, HLG_NOTICE_REQUESTED)->ticket;
+    assert_int_equal(hlg_messenger_admit(duo->prefill.messenger, ticket, &admit), 0);
+    for (uint32_t chunk = 0; chunk < 2; chunk++) {
+        assert_int_equal(
+            hlg_messenger_chunk(duo->prefill.messenger, ticket, chunk + 1, 4 * chunk, 4), 0);
+        (void)poll(NULL, 0, 30); /* taken by then, and shown */
+        const uint64_t before = sleeps_of(&duo->prefill);
+        (void)poll(NULL, 0, 60);
+        assert_int_equal(sleeps_of(&duo->prefill), before);
+        atomic_store_explicit(&duo->counter, (chunk + 1) << 8 | (DUO_LAYERS + 1),
+                              memory_order_release);
+        for (uint32_t i = 0; i < 100 && sleeps_of(&duo->prefill) == before; i++) {
+            (void)poll(NULL, 0, 10);
+        }
+        assert_true(sleeps_of(&duo->prefill) > before);
+    }
+    duo_wait(duo, &duo->decode, HLG_NOTICE_READY, 1);
+}
+
 /* Two pools, each with forward passes and a counter of its own: the newest forward ends while the older one of
  * the other pool runs, whose counter is still watched. */
 static void the_end_of_a_forward_leaves_other_pools_watched(void **state)
@@ -263,6 +346,7 @@ static void the_end_of_a_forward_leaves_other_pools_watched(void **state)
     free(memory[1]);
 }
 
+/* A chunk that leaves a gap could never be sent: the request is given up, and its decoder told. */
 static void a_refused_chunk_gives_the_request_up(void **state)
 {
     struct duo *duo = *state;
@@ -946,6 +1030,8 @@ int main(void)
         DUO_TEST(a_prompt_reaches_the_engine_that_rejects_it),
         DUO_TEST(what_the_core_refuses_fails_and_returns),
         DUO_TEST(an_abort_leaves_older_forwards_watched),
+        EMPTY_TEST(memory_is_imported_once),
+        EMPTY_TEST(the_core_thread_is_awake_while_a_layer_is_awaited),
         EMPTY_TEST(the_end_of_a_forward_leaves_other_pools_watched),
         DUO_TEST(a_refused_chunk_gives_the_request_up),
         DUO_TEST(tickets_are_bounded_and_come_back),

@@ -282,6 +282,7 @@ static void the_window_of_immediates_is_as_deep_as_the_queue(void **state)
         if (cases[i].depth == 0) {
             assert_int_equal(case_try(&device, "efa"), -HLG_EIO);
             assert_non_null(strstr(case_error, "fi_cq_open"));
+            assert_non_null(strstr(case_error, "lower pieces_max, or use another device"));
             continue;
         }
         case_open(&c, &device, NULL);
@@ -486,6 +487,36 @@ static void each_call_that_fails_is_named_and_leaves_nothing_open(void **state)
     }
 }
 
+/* One sentence, with what to do. */
+static void what_can_be_done_about_a_failure_is_said(void **state)
+{
+    static const struct {
+        int rc;
+        const char *remedy;
+    } cases[] = {
+        {-FI_EADDRNOTAVAIL, "give an address that this host has"},
+        {-FI_EADDRINUSE, "choose another first port"},
+        {-FI_ENOMEM, "raise the limit of locked memory"},
+        {-FI_ENOSPC, "raise the limit of locked memory"},
+        {-FI_EMFILE, "raise the limit of open files"},
+        {-FI_EACCES, "/dev/infiniband"},
+        {-FI_EPERM, "/dev/infiniband"},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const struct hlg_ofi_config config = {.provider = "efa"};
+        struct hlg_fabric *fabric = NULL;
+        fake_reset(&p5);
+        fake.fail = "fi_endpoint";
+        fake.fail_rc = cases[i].rc;
+        assert_int_equal(hlg_ofi_open(&config, &fabric, case_error, sizeof case_error), -HLG_EIO);
+        assert_ptr_equal(strstr(case_error, "provider efa: fi_endpoint: "), case_error);
+        assert_non_null(strstr(case_error, cases[i].remedy));
+        assert_null(strchr(case_error, '\n'));
+    }
+}
+
 static void memory_that_cannot_be_registered_is_an_error(void **state)
 {
     struct ofi_case c;
@@ -526,6 +557,7 @@ int main(void)
         cmocka_unit_test(a_failed_write_is_its_own),
         cmocka_unit_test(immediates_are_told_and_bare_writes_are_not),
         cmocka_unit_test(each_call_that_fails_is_named_and_leaves_nothing_open),
+        cmocka_unit_test(what_can_be_done_about_a_failure_is_said),
         cmocka_unit_test(memory_that_cannot_be_registered_is_an_error),
     };
 

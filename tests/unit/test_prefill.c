@@ -149,14 +149,18 @@ static void ticks_of_unannounced_forwards_post_nothing(void **state)
 /* Who polls the counters may rest when nothing waits for them. */
 static void what_waits_for_a_counter_is_known(void **state)
 {
-    struct pair *p = pair_simple(NULL);
-    const struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
+    struct hlg_prefill_config config;
     hlg_handle requests[2];
 
     (void)state;
+    pair_config(&config);
+    pair_layout(&config.layout, 1, 2, 4, true);
+    struct pair *p = pair_simple(&config);
+    const struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
     assert_false(hlg_prefill_awaits(prefill));
     for (uint32_t i = 0; i < 2; i++) {
-        requests[i] = admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+        requests[i] =
+            admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i, .context = i});
         assert_int_equal(hlg_prefill_awaits(prefill), i == 1);
         assert_int_equal(pair_chunk(p, PREFILL, requests[i], i + 1, 0, TOKENS - 1), 0);
     }
@@ -165,6 +169,10 @@ static void what_waits_for_a_counter_is_known(void **state)
     assert_true(hlg_prefill_awaits(prefill)); /* the second forward */
     assert_int_equal(pair_tick(p, PREFILL, 0, 2, 1), 0);
     assert_true(hlg_prefill_awaits(prefill)); /* its second layer */
+    assert_int_equal(pair_tick(p, PREFILL, 0, 2, 2), 0);
+    assert_true(hlg_prefill_awaits(prefill)); /* its context */
+    assert_int_equal(pair_tick(p, PREFILL, 0, 2, 3), 0);
+    assert_false(hlg_prefill_awaits(prefill)); /* though nobody ended it */
     p->hold_writes = false;
     pair_run(p);
     assert_int_equal(pair_forward(p, PREFILL, HLG_EVENT_FORWARD_END, 2), 0);
@@ -1307,7 +1315,7 @@ static void requests_beyond_a_limit_are_rejected_and_may_come_again(void **state
         struct pair *p = pair_joined(&decode, &prefill);
         pair_run(p);
         for (uint32_t i = 0; i < 3; i++) {
-            ask(p, DECODE, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+            ask(p, DECODE, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i, .context = i});
         }
         pair_expect(p, PREFILL, "up requested requested");
         pair_expect(p, DECODE, "up failed(rejected) returned");
@@ -1818,7 +1826,8 @@ static void an_abort_stops_every_request_of_its_forward(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < p->sides[PREFILL].config.limits.requests_max; i++) {
-        hlg_handle request = admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i});
+        hlg_handle request =
+            admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i, .context = i});
         assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, 4), 0);
     }
     pair_expect(p, PREFILL, "requested requested requested requested");

@@ -48,6 +48,7 @@ struct node {
 struct world {
     struct hlg_loop *loop;
     struct node nodes[NODES];
+    struct hlg_flusher *flusher; /* of decode nodes opened from now on; memory is a device's */
 };
 
 static struct hlg_layout make_layout(void)
@@ -125,6 +126,7 @@ static void node_open_with(struct world *w, uint32_t index, enum hlg_role role,
                                                    .node = index + 1,
                                                    .incarnation = 7,
                                                    .flush = true};
+        config.flusher = w->flusher;
     }
     int created = hlg_pump_create(&config, &n->pump, error, sizeof error);
     if (created != 0) {
@@ -843,6 +845,72 @@ static void limits_of_time_may_be_endless(void **state)
     assert_int_equal(count_notices(d, HLG_NOTICE_PEER_DOWN), 0);
 }
 
+/* A device that flushes at once. */
+static struct {
+    struct hlg_flusher flusher;
+    const struct node *node;
+    struct hlg_flushed done;
+    uint32_t finished;
+} device;
+
+static int device_span(struct hlg_flusher *flusher, void *base, uint64_t bytes)
+{
+    (void)flusher;
+    (void)base;
+    (void)bytes;
+    return 1;
+}
+
+static int device_finish(struct hlg_flusher *flusher, hlg_handle request)
+{
+    (void)flusher;
+    assert_int_equal(count_notices(device.node, HLG_NOTICE_RETURNED), 0);
+    device.done = (struct hlg_flushed){.request = request};
+    device.finished++;
+    return 1;
+}
+
+static int device_poll(struct hlg_flusher *flusher, struct hlg_flushed *done, uint32_t capacity)
+{
+    const int count = device.done.request != 0 && capacity > 0;
+
+    (void)flusher;
+    done[0] = device.done;
+    device.done.request = 0;
+    return count;
+}
+
+/* A device that NICs write to is flushed before the pages of a cancelled request return; one that is copied to has
+ * seen nothing of them, and is not copied to for it. */
+static void pages_of_a_cancelled_request_are_flushed_and_not_copied(void **state)
+{
+    struct world *w = *state;
+    struct node *d = &w->nodes[0];
+
+    for (uint32_t copies = 0; copies < 2; copies++) {
+        memset(&device, 0, sizeof device);
+        device.node = d;
+        device.flusher = (struct hlg_flusher){
+            .span = copies ? device_span : NULL, .finish = device_finish, .poll = device_poll};
+        w->flusher = &device.flusher;
+        node_open(w, 0, HLG_ROLE_DECODE, 2);
+        node_open(w, 1, HLG_ROLE_PREFILL, 2);
+        join(w, 0, 1);
+        run_until(w, d, HLG_NOTICE_PEER_UP, 1);
+        submit(d, 0, 30, 5, 0);
+        run_until(w, &w->nodes[1], HLG_NOTICE_REQUESTED, 1);
+        engine_event(d, &(struct hlg_event){.kind = HLG_EVENT_CANCEL,
+                                            .request = hlg_pump_submitted(d->pump)});
+        run_until(w, d, HLG_NOTICE_RETURNED, 1);
+        assert_int_equal(device.finished, copies ? 0 : 1);
+        for (uint32_t i = 0; i < 2; i++) {
+            hlg_pump_destroy(w->nodes[i].pump);
+            free(w->nodes[i].memory);
+            w->nodes[i] = (struct node){.pump = NULL};
+        }
+    }
+}
+
 /* A prefiller dies with writes under way: the decoder hears of it, and its pages come back. */
 static void a_dead_prefiller_gives_the_pages_back(void **state)
 {
@@ -1000,6 +1068,7 @@ int main(void)
         WORLD_TEST(an_aborted_forward_stops_who_waits_for_its_cached_pages),
         WORLD_TEST(counters_alone_end_forwards),
         WORLD_TEST(limits_of_time_may_be_endless),
+        WORLD_TEST(pages_of_a_cancelled_request_are_flushed_and_not_copied),
         WORLD_TEST(a_dead_prefiller_gives_the_pages_back),
         WORLD_TEST(what_cannot_work_is_refused_at_create),
         cmocka_unit_test(pieces_longer_than_the_fabric_takes_are_refused_at_create),

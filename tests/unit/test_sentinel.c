@@ -44,6 +44,7 @@ static struct {
     int busy;         /* reads that are told "not now" */
     int fails;        /* of the next reads that are polled to their end */
     int open_fails;   /* of the next openings */
+    hlg_time open_ns; /* that each opening takes */
     const void *base; /* of the region that was opened last */
 } world;
 
@@ -95,6 +96,7 @@ static int fake_open(struct hlg_fabric *fabric, uint32_t lane, uint32_t rail,
                      const struct hlg_mem_region *region, struct hlg_sentinel **out)
 {
     (void)fabric;
+    world.now += world.open_ns;
     if (world.open_fails > 0) {
         world.open_fails--;
         return -HLG_EUNSUPPORTED;
@@ -367,6 +369,18 @@ static void it_holds_as_many_as_it_says(void **state)
     end(m);
 }
 
+/* Opening all of them may take longer than a round. */
+static void endpoints_open_in_their_own_time(void **state)
+{
+    struct hlg_messenger *m = begin(2);
+
+    (void)state;
+    world.open_ns = STALL_NS / 2;
+    (void)start(m);
+    assert_int_equal(world.opened, 6);
+    end(m);
+}
+
 static void host_memory_needs_none(void **state)
 {
     struct hlg_messenger *m = begin(1);
@@ -391,6 +405,7 @@ int main(void)
         cmocka_unit_test(one_that_cannot_be_opened_again_fails_the_request),
         cmocka_unit_test(what_cannot_be_done_is_refused_at_start),
         cmocka_unit_test(it_holds_as_many_as_it_says),
+        cmocka_unit_test(endpoints_open_in_their_own_time),
         cmocka_unit_test(host_memory_needs_none),
     };
 

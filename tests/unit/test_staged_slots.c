@@ -1,7 +1,9 @@
 /*
- * Slots of the staged path over a transport below that the test plays itself: one whose write failed is never
- * filled again before its endpoint is closed, since the device may read it still (I1, source).
+ * Slots and shadows of the staged path over a transport below that the test plays itself, with GPUs that take their
+ * time: what a write may still be read from is not filled again, what a GPU may still read or write is not given back,
+ * and what it failed to copy is not sent.
  */
+#define _GNU_SOURCE /* setenv */
 #include <halage/memory.h>
 #include <halage/transport/staged.h>
 
@@ -12,6 +14,9 @@
 #include <string.h>
 
 #include <cmocka.h>
+
+#include "../../src/memory/cuda_abi.h"
+#include "../support/fake_cuda_control.h"
 
 #define PIECE    4096u
 #define SLOTS    8u
@@ -28,6 +33,7 @@ static struct below {
     uint32_t event_count;
     hlg_time time;
     int close_code;
+    uint32_t peers_closed;
 } below;
 
 static void query(const struct hlg_transport *t, struct hlg_transport_caps *caps)
@@ -60,6 +66,14 @@ static int peer_open(struct hlg_transport *t, const uint8_t *bytes, uint32_t cou
     (void)t;
     (void)count;
     return bytes[0];
+}
+
+static int peer_close(struct hlg_transport *t, uint32_t peer)
+{
+    (void)t;
+    (void)peer;
+    below.peers_closed++;
+    return 0;
 }
 
 static int mem_register(struct hlg_transport *t, const struct hlg_mem_region *region, hlg_mem *mem)
@@ -104,6 +118,7 @@ static void free_below(struct hlg_transport *t)
 static const struct hlg_transport_ops ops = {.query = query,
                                              .now = now,
                                              .peer_open = peer_open,
+                                             .peer_close = peer_close,
                                              .mem_register = mem_register,
                                              .write = take,
                                              .poll = poll_below,
@@ -182,11 +197,10 @@ static int close_bench(void **state)
     return 0;
 }
 
-/* Writes one piece to a peer. Returns the slot that it went through, or NULL when it was refused. */
-static const uint8_t *write_piece(struct bench *b, uint32_t peer)
+/* Offers one piece to a peer, that of page 0. */
+static int64_t offer(struct bench *b, uint32_t peer)
 {
     static const uint32_t page = 0;
-    struct hlg_transport_event events[EVENTS];
     const struct hlg_paged_write w = {.op = 7,
                                       .peer = peer,
                                       .mem = b->mem,
@@ -197,8 +211,16 @@ static const uint8_t *write_piece(struct bench *b, uint32_t peer)
                                       .bytes = PIECE,
                                       .count = 1,
                                       .piece_limit = 1};
+
+    return b->transport->ops->write(b->transport, &w);
+}
+
+/* Writes one piece to a peer. Returns the slot that it went through, or NULL when it was refused. */
+static const uint8_t *write_piece(struct bench *b, uint32_t peer)
+{
+    struct hlg_transport_event events[EVENTS];
     const uint32_t before = below.writes;
-    const int64_t taken = b->transport->ops->write(b->transport, &w);
+    const int64_t taken = offer(b, peer);
 
     assert_true(taken >= 0);
     while (taken > 0 && below.writes == before) { /* until the copy is over */
@@ -286,6 +308,160 @@ static void slots_of_an_endpoint_that_cannot_be_closed_are_lost(void **state)
     assert_false(come_back(*state, -HLG_EIO));
 }
 
+/* The ring is the GPU's, and a node that died may be a peer of many endpoints, in many numbers: whatever it holds,
+ * there is a slot for the next one. */
+static void peers_that_end_nothing_leave_slots_to_others(void **state)
+{
+    struct bench *b = *state;
+    struct bench other = {.memory = b->memory, .staged = b->staged};
+    const struct hlg_fabric *f = hlg_staged_fabric(b->staged);
+    struct hlg_copy_stats stats;
+    uint32_t held = 0;
+
+    for (uint32_t peer = 0; peer < 4; peer++) {
+        uint32_t own = 0;
+        while (write_piece(b, peer) != NULL) {
+            own++;
+        }
+        assert_in_range(own, 1, SHARE);
+        held += own;
+    }
+    assert_in_range(held, 4, SLOTS - 1);
+    f->copies(f, &stats);
+    assert_int_equal(stats.waits, 4);
+    open_endpoint(&other);
+    assert_non_null(write_piece(&other, 0));
+    free_endpoint(&other);
+}
+
+/* ---- GPUs that take their time ---- */
+
+static void fill_page(struct hlg_memory *memory, int value)
+{
+    uint8_t bytes[PIECE];
+
+    memset(bytes, value, sizeof bytes);
+    assert_int_equal(hlg_memory_write(memory, 0, bytes, sizeof bytes), 0);
+}
+
+static bool holds(const uint8_t *slot, uint8_t value)
+{
+    for (uint32_t i = 0; i < PIECE; i++) {
+        if (slot[i] != value) {
+            return false;
+        }
+    }
+    return true;
+}
+
+/* The slot that the next piece goes through, which holds 1; page 0 then holds 2. */
+static const uint8_t *next_slot(struct bench *b)
+{
+    fill_page(b->memory, 1);
+    const uint8_t *slot = write_piece(b, 0);
+    report(b, true);
+    fill_page(b->memory, 2);
+    assert_true(holds(slot, 1));
+    return slot;
+}
+
+static void a_close_waits_for_what_the_gpu_reads(void **state)
+{
+    struct bench *b = *state;
+    const uint8_t *slot = next_slot(b);
+
+    assert_int_equal(offer(b, 0), 1);
+    assert_int_equal(b->transport->ops->close(b->transport), 0);
+    assert_true(holds(slot, 2)); /* else the page is read when it is another's */
+    assert_int_equal(below.writes, 1);
+}
+
+static void a_copy_that_is_not_taken_is_waited_for(void **state)
+{
+    struct fake_cuda_control control;
+    struct bench *b = *state;
+    const uint8_t *slot = next_slot(b);
+
+    fake_cuda_control(&control);
+    control.fail_call("cuEventRecord", 1, CUDA_UNKNOWN);
+    assert_true(offer(b, 0) < 0);
+    assert_true(holds(slot, 2)); /* the page is its caller's again, and the slot another's */
+    assert_ptr_equal(write_piece(b, 0), slot);
+}
+
+static void a_copy_that_fails_is_not_sent(void **state)
+{
+    struct fake_cuda_control control;
+    struct hlg_transport_event event = {.kind = 0};
+    struct bench *b = *state;
+
+    fake_cuda_control(&control);
+    control.fail_call("cuEventQuery", 1, CUDA_UNKNOWN);
+    assert_int_equal(offer(b, 0), 1);
+    assert_int_equal(b->transport->ops->poll(b->transport, &event, 1), 1);
+    assert_int_equal(event.kind, HLG_TRANSPORT_DONE_WRITE);
+    assert_int_equal(event.done.failed, 1);
+    assert_int_equal(below.writes, 0);
+}
+
+static void what_was_taken_for_a_peer_is_posted_before_it_is_closed(void **state)
+{
+    struct hlg_transport_event event;
+    struct bench *b = *state;
+
+    assert_int_equal(offer(b, 0), 1);
+    assert_int_equal(b->transport->ops->peer_close(b->transport, 0), 0);
+    assert_int_equal(offer(b, 0), -HLG_EPEER);
+    while (below.writes == 0) {
+        assert_int_equal(below.peers_closed, 0);
+        assert_int_equal(b->transport->ops->poll(b->transport, &event, 1), 0);
+    }
+    assert_int_equal(below.peers_closed, 1);
+    report(b, true);
+}
+
+/* A request whose pages are on two GPUs, of which the second one is asked for more. */
+static void a_flush_is_over_when_each_gpu_is_done(void **state)
+{
+    struct hlg_staged_config config = {.below = &fabric, .target = true, .slot_bytes = PIECE};
+    struct hlg_flushed done = {.request = 0};
+    struct hlg_memory *memory[2];
+    struct hlg_staged *staged = NULL;
+    uint8_t bytes[PIECE];
+    char error[320] = "";
+
+    (void)state;
+    assert_int_equal(hlg_staged_create(&config, &staged, error, sizeof error), 0);
+    struct hlg_fabric *f = hlg_staged_fabric(staged);
+    for (int32_t i = 0; i < 2; i++) {
+        const struct hlg_memory_site site = {.kind = HLG_MEMORY_CUDA, .device = i};
+        assert_int_equal(hlg_memory_create(&site, PIECE, &memory[i], error, sizeof error), 0);
+        fill_page(memory[i], 7);
+        const struct hlg_mem_region region = hlg_memory_region(memory[i]);
+        assert_int_equal(f->prepare(f, &region, error, sizeof error), 0);
+    }
+    for (uint32_t which = 0; which < 3; which++) { /* the first GPU, the second one, both */
+        for (uint32_t i = 0; i < 2; i++) {
+            fill_page(memory[i], 7);
+            if (which == i || which == 2) { /* its shadow holds 0 */
+                assert_int_equal(f->flusher->span(f->flusher, hlg_memory_base(memory[i]), PIECE),
+                                 1);
+            }
+        }
+        assert_int_equal(f->flusher->finish(f->flusher, 9), 1);
+        while (f->flusher->poll(f->flusher, &done, 1) == 0) {
+        }
+        assert_int_equal(done.status, 0);
+        for (uint32_t i = 0; i < 2; i++) {
+            assert_int_equal(hlg_memory_read(memory[i], 0, bytes, sizeof bytes), 0);
+            assert_true(holds(bytes, which == i || which == 2 ? 0 : 7));
+        }
+    }
+    hlg_staged_destroy(staged);
+    hlg_memory_release(memory[0]);
+    hlg_memory_release(memory[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -295,7 +471,19 @@ int main(void)
                                         close_bench),
         cmocka_unit_test_setup_teardown(slots_of_an_endpoint_that_cannot_be_closed_are_lost,
                                         open_bench, close_bench),
+        cmocka_unit_test_setup_teardown(peers_that_end_nothing_leave_slots_to_others, open_bench,
+                                        close_bench),
+        cmocka_unit_test_setup_teardown(a_close_waits_for_what_the_gpu_reads, open_bench,
+                                        close_bench),
+        cmocka_unit_test_setup_teardown(a_copy_that_is_not_taken_is_waited_for, open_bench,
+                                        close_bench),
+        cmocka_unit_test_setup_teardown(a_copy_that_fails_is_not_sent, open_bench, close_bench),
+        cmocka_unit_test_setup_teardown(what_was_taken_for_a_peer_is_posted_before_it_is_closed,
+                                        open_bench, close_bench),
+        cmocka_unit_test(a_flush_is_over_when_each_gpu_is_done),
     };
 
+    /* Before the double is loaded; no other thread runs. */
+    (void)setenv("FAKE_CUDA_DELAY_US", "2000", 1); /* NOLINT(concurrency-mt-unsafe) */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

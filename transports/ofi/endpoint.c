@@ -20,6 +20,9 @@
 /* Ports that an endpoint tries from the one that was asked for on. */
 #define PORTS_MAX 1024u
 
+/* Longest write, if the device takes no less: efa ends the process on about 1 GB with an immediate. */
+#define PIECE_BYTES_MAX (512ull << 20)
+
 /* Fewest immediates that a completion queue must have room for. */
 #define CQ_DEPTH_MIN 64u
 
@@ -421,9 +424,14 @@ static int open_cq(struct ofi_endpoint *e)
             return 0;
         }
     }
-    e->remedy = trial ? NULL
-                      : "the queue of the fabric's first endpoint could be had, and windows are as "
-                        "large: lower cq_depth, or raise the limit of locked memory";
+    if (!trial) {
+        e->remedy = "the queue of the fabric's first endpoint could be had, and windows are as "
+                    "large: lower cq_depth, or raise the limit of locked memory";
+    } else if (rc != -FI_ENOMEM) {
+        e->remedy =
+            "a queue must hold 64 immediates beside pieces_max writes: lower pieces_max, or use "
+            "another device";
+    }
     return rc;
 }
 
@@ -568,10 +576,10 @@ static void fill_caps(struct ofi_endpoint *e)
     caps->domains_max = e->owner->provider->domains_max;
     caps->pieces_max = tx < config->pieces_max ? hlg_u32(tx) : config->pieces_max;
     caps->cq_depth = config->cq_depth;
-    caps->piece_bytes_max = hlg_min_u64(message, e->owner->provider->piece_bytes_max);
-    caps->merge_bytes_max =
-        config->unmerged ? 0
-                         : hlg_min_u64(e->owner->provider->merge_bytes_max, caps->piece_bytes_max);
+    caps->piece_bytes_max = hlg_min_u64(message, PIECE_BYTES_MAX);
+    caps->merge_bytes_max = config->unmerged ? 0
+                                             : hlg_min_u64(ofi_provider_merges(e->owner->provider),
+                                                           caps->piece_bytes_max);
     caps->placed = e->owner->provider->placed;
     caps->stall_ns = config->stall_ns;
     caps->device_memory = (e->info->caps & FI_HMEM) != 0;
@@ -594,6 +602,30 @@ static bool allocate(struct ofi_endpoint *e)
         e->free = &e->pieces[i - 1];
     }
     return true;
+}
+
+/* What can be done about an error while an endpoint is opened; NULL: that is not known. */
+static const char *remedy_of(const struct ofi_endpoint *e, int rc)
+{
+    if (e->remedy != NULL) {
+        return e->remedy;
+    }
+    switch (-rc) {
+    case FI_EADDRNOTAVAIL:
+        return "give an address that this host has";
+    case FI_EADDRINUSE:
+        return "choose another first port, or any";
+    case FI_ENOMEM:
+    case FI_ENOSPC:
+        return "raise the limit of locked memory (ulimit -l), or lower cq_depth and pieces_max";
+    case FI_EMFILE:
+        return "raise the limit of open files (ulimit -n)";
+    case FI_EACCES:
+    case FI_EPERM:
+        return "give this process the device's files in /dev/infiniband, and the right to use them";
+    default:
+        return NULL;
+    }
 }
 
 int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info, uint32_t port,
@@ -620,14 +652,16 @@ int ofi_endpoint_open(const struct ofi_fabric *owner, const struct fi_info *info
     }
     failed = open_fids_at(e, port, &rc);
     if (failed != NULL) {
+        const char *remedy = remedy_of(e, rc);
         (void)snprintf(error, error_bytes, "provider %s: %s: %s%s%s", owner->provider->name, failed,
-                       fi_strerror(-rc), e->remedy != NULL ? ": " : "",
-                       e->remedy != NULL ? e->remedy : "");
+                       fi_strerror(-rc), remedy != NULL ? ": " : "", remedy != NULL ? remedy : "");
         rc = -HLG_EIO;
         goto fail;
     }
     if (!open_descriptors(e)) {
-        (void)snprintf(error, error_bytes, "no descriptors left for an endpoint");
+        (void)snprintf(error, error_bytes,
+                       "no descriptors left for an endpoint: raise the limit of open files "
+                       "(ulimit -n)");
         rc = -HLG_EIO;
         goto fail;
     }

@@ -22,7 +22,11 @@ struct ofi_piece {
     uint64_t owner; /* ofi_owner(): operation and peer, compared at once */
     uint32_t state; /* enum ofi_piece_state */
     int32_t status;
+    uint64_t pad[5];
 };
+
+_Static_assert((sizeof(struct ofi_piece) & (sizeof(struct ofi_piece) - 1)) == 0,
+               "a power of two: each completion's context is divided by it");
 
 static inline uint64_t ofi_owner(hlg_op_id op, uint32_t peer)
 {
@@ -51,12 +55,6 @@ struct ofi_mem {
     uint8_t *base;
     uint64_t bytes;
     uint64_t key;
-};
-
-/* How many more reads of the completion queue have been worth while lately; see progress.c. */
-struct ofi_patience {
-    uint32_t reads;
-    uint32_t refused; /* times that none was allowed */
 };
 
 #define OFI_STASH 64u
@@ -94,8 +92,6 @@ struct ofi_endpoint {
     size_t pieces_bytes;
     struct ofi_piece *free; /* first of the free ones, NULL */
     uint32_t outstanding;
-    struct ofi_patience poll_patience;
-    struct ofi_patience write_patience;
     struct hlg_transport_event *stash; /* [OFI_STASH] what write has reaped, for the next poll */
     uint32_t stashed;
     uint32_t drain_next; /* after close: first piece not yet reported */

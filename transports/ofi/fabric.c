@@ -38,7 +38,7 @@ uint32_t hlg_ofi_list(const char *node, struct hlg_ofi_provider *providers, uint
             struct hlg_ofi_provider *out = &providers[count++];
             *out = (struct hlg_ofi_provider){
                 .domains_max = provider->domains_max,
-                .measured = provider->measured,
+                .measured = !provider->rdma,
                 .placed = provider->placed,
             };
             (void)snprintf(out->name, sizeof out->name, "%s", provider->name);
@@ -82,12 +82,14 @@ static void explain_absent(const char *name, const char *node, char *error, size
     struct hlg_ofi_provider here[HLG_OFI_PROVIDERS_MAX];
     const uint32_t count = hlg_ofi_list(node, here, HLG_OFI_PROVIDERS_MAX);
 
-    (void)snprintf(error, error_bytes, "provider %s cannot be used here%s%s: %s", name,
-                   node != NULL ? " on " : "", node != NULL ? node : "",
-                   count == 0 ? "nor can any other" : "what can is ");
+    (void)snprintf(error, error_bytes,
+                   "provider %s cannot be used here%s%s: it finds no device of its own; ", name,
+                   node != NULL ? " on " : "", node != NULL ? node : "");
     for (uint32_t i = 0; i < count; i++) {
-        append(error, error_bytes, "%s%s", i == 0 ? "" : ", ", here[i].name);
+        append(error, error_bytes, "%s%s", i == 0 ? "use " : ", ", here[i].name);
     }
+    append(error, error_bytes, "%ssee halage doctor",
+           count == 0 ? "nor does any other: " : ", or ");
 }
 
 static struct fi_info *look(const struct ofi_fabric *f, const struct ofi_provider *provider,
@@ -152,16 +154,14 @@ static int find(struct ofi_fabric *f, const char *name, const char *node, char *
     if (f->provider->warning != NULL) {
         ofi_log(f, "%s", f->provider->warning);
     }
-    for (const struct fi_info *info = f->infos; info != NULL; info = info->next) {
-        f->info_count++;
-    }
     return 0;
 }
 
+/* Those of its devices that are to be used, and how many they are. */
 static int keep_devices(struct ofi_fabric *f, const char *names, char *error, size_t error_bytes)
 {
-    const int rc = ofi_devices_keep(&f->infos, names, error, error_bytes);
-    f->info_count = 0;
+    const int rc = names != NULL ? ofi_devices_keep(&f->infos, names, error, error_bytes) : 0;
+
     for (const struct fi_info *info = f->infos; info != NULL; info = info->next) {
         f->info_count++;
     }
@@ -265,7 +265,7 @@ static bool is_reachable(const struct ofi_provider *provider, const char *node)
         return false;
     }
     /* Without a node it is 127.0.0.1. */
-    return !provider->binds_to_ip || (node != NULL && !ofi_is_loopback(node));
+    return provider->ip != OFI_IP_NEEDED || (node != NULL && !ofi_is_loopback(node));
 }
 
 int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric, char *error,
@@ -291,7 +291,7 @@ int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric
     f->fabric.sentinel_open = ofi_sentinel_open;
     f->fabric.rails = f->config.rails;
     int rc = find(f, config->provider, config->node, error, error_bytes);
-    if (rc == 0 && config->devices != NULL) {
+    if (rc == 0) {
         rc = keep_devices(f, config->devices, error, error_bytes);
     }
     if (rc == 0 && config->lane_devices != NULL) {

@@ -16,16 +16,6 @@
 /* Completions that one poll takes at most, and reads that it makes. */
 #define POLL_ENTRIES (POLL_READS * BATCH)
 
-/*
- * Patience. shm of 1.17 takes one write of up to 4 KiB to a peer at a time, so that pages go at the pace at which
- * both sides look: there a few reads more, on the spot, are far cheaper than a round of the whole program. With
- * other providers a read more is a call of the system for nothing. Which it is, is learned: reads that
- * found something allow more of them, reads that did not allow fewer, and where none is allowed some are
- * tried every PATIENCE_TRY-th time.
- */
-#define PATIENCE_MAX   64u
-#define PATIENCE_FIRST 16u
-#define PATIENCE_TRY   256u
 /* Events looked back over for one to add to. Reports may come in parts, so a miss does no harm. */
 #define MERGE_SPAN 32u
 
@@ -42,20 +32,6 @@ hlg_time ofi_now(struct hlg_transport *t)
     return (hlg_time)now.tv_sec * HLG_NS_PER_S + (hlg_time)now.tv_nsec;
 }
 
-static uint32_t patience_allows(struct ofi_patience *p)
-{
-    if (p->reads > 0) {
-        return p->reads;
-    }
-    return ++p->refused % PATIENCE_TRY == 0 ? PATIENCE_FIRST : 0;
-}
-
-static void patience_learn(struct ofi_patience *p, bool found)
-{
-    p->reads =
-        found ? hlg_min_u32(p->reads + PATIENCE_FIRST, PATIENCE_MAX) : p->reads / 2; /* floor */
-}
-
 /* ---- writing -------------------------------------------------------------------------------- */
 
 /* A piece for a write that is about to be posted; the caller counts it once it is. */
@@ -63,7 +39,7 @@ static inline struct ofi_piece *piece_take(struct ofi_endpoint *e, uint64_t owne
 {
     struct ofi_piece *piece = e->free;
 
-    HLG_ASSERT(piece != NULL && piece->state == OFI_PIECE_FREE);
+    HLG_ASSERT(piece->state == OFI_PIECE_FREE); /* NULL faults here: room was counted before */
     e->free = piece->next_free;
     piece->owner = owner;
     piece->state = OFI_PIECE_POSTED;
@@ -118,13 +94,17 @@ static void post_prepare(struct ofi_endpoint *e, const struct hlg_paged_write *w
     };
 }
 
-/* Returns 0, libfabric's own error, or -FI_EFAULT for a piece that is not in our registration. */
+/* Whether a piece that begins here lies in our registration. */
+static inline bool is_inside(const struct post *post, const uint8_t *source)
+{
+    return (uintptr_t)source - post->base <= post->last;
+}
+
+/* Of a piece in our registration. Returns 0 or libfabric's own error. */
 static inline ssize_t post_piece(struct post *post, uint8_t *source, uint64_t target)
 {
-    if ((uintptr_t)source - post->base > post->last) {
-        return -FI_EFAULT;
-    }
     struct ofi_piece *piece = piece_take(post->e, post->owner);
+
     post->from.iov_base = source;
     post->to.addr = target;
     post->message.context = &piece->provider;
@@ -135,36 +115,46 @@ static inline ssize_t post_piece(struct post *post, uint8_t *source, uint64_t ta
     return rc;
 }
 
+/* The last page whose piece lies in our registration; the first one's does. */
+static uint32_t page_last(const struct post *post, const uint8_t *first, uint64_t stride)
+{
+    const uint64_t room = post->last - ((uintptr_t)first - post->base);
+
+    return stride == 0 ? UINT32_MAX : (uint32_t)hlg_min_u64(room / stride, UINT32_MAX); /* floor */
+}
+
 /* Pages of one piece each. This and take_writes() are what a page costs at its source: what can be done once
  * for a write is done outside the loop. */
-static uint32_t post_pages(struct post *post, const struct hlg_paged_write *w, uint32_t limit,
-                           ssize_t *rc)
+static uint32_t post_pages(struct post *post, const struct hlg_paged_write *w, uint32_t begin,
+                           uint32_t limit, ssize_t *rc)
 {
-    const uint32_t *source_page = w->source_pages + w->piece_begin;
-    const uint32_t *target_page = w->target_pages + w->piece_begin;
-    const uint32_t *const end = w->source_pages + limit;
+    const uint32_t *const source_pages = w->source_pages;
+    const uint32_t *const target_pages = w->target_pages;
     const uint64_t local_stride = w->local_stride;
     const uint64_t remote_stride = w->remote_stride;
     uint8_t *const local = w->local + w->source_offset;
     const uint64_t remote = w->remote + w->target_offset;
+    const uint32_t last = is_inside(post, local) ? page_last(post, local, local_stride) : 0;
+    ssize_t error = is_inside(post, local) ? 0 : -FI_EFAULT;
+    uint32_t i = begin;
 
-    for (; source_page < end; source_page++, target_page++) {
-        *rc = post_piece(post, local + *source_page * local_stride,
-                         remote + *target_page * remote_stride);
-        if (*rc != 0) {
-            break;
-        }
+    for (; error == 0 && i < limit; i++) {
+        const uint32_t page = source_pages[i];
+        error = page > last ? -FI_EFAULT
+                            : post_piece(post, local + page * local_stride,
+                                         remote + target_pages[i] * remote_stride);
     }
-    return (uint32_t)(source_page - (w->source_pages + w->piece_begin));
+    *rc = error;
+    return i - begin - (error != 0 && i > begin);
 }
 
 /* Pages of any number of pieces. */
-static uint32_t post_parts(struct post *post, const struct hlg_paged_write *w, uint32_t limit,
-                           ssize_t *rc)
+static uint32_t post_parts(struct post *post, const struct hlg_paged_write *w, uint32_t begin,
+                           uint32_t limit, ssize_t *rc)
 {
-    uint32_t page = w->piece_begin / w->count; /* floor: the page that holds it */
-    uint32_t part = w->piece_begin % w->count;
-    uint32_t index = w->piece_begin;
+    uint32_t page = begin / w->count; /* floor: the page that holds it */
+    uint32_t part = begin % w->count;
+    uint32_t index = begin;
 
     for (; index < limit; page++, part = 0) {
         uint8_t *source = w->local + w->source_pages[page] * w->local_stride + w->source_offset +
@@ -173,27 +163,27 @@ static uint32_t post_parts(struct post *post, const struct hlg_paged_write *w, u
                           (uint64_t)part * w->target_stride;
         const uint32_t end = index + hlg_min_u32(limit - index, w->count - part);
         for (; index < end; index++) {
-            *rc = post_piece(post, source, target);
+            *rc = is_inside(post, source) ? post_piece(post, source, target) : -FI_EFAULT;
             if (*rc != 0) {
-                return index - w->piece_begin;
+                return index - begin;
             }
             source += w->source_stride;
             target += w->target_stride;
         }
     }
-    return index - w->piece_begin;
+    return index - begin;
 }
 
-/* Post pieces [piece_begin, limit) until one is refused. Returns how many were posted; *rc says why no more. */
-static uint32_t post_pieces(struct ofi_endpoint *e, const struct hlg_paged_write *w, uint32_t limit,
-                            ssize_t *rc)
+/* Post pieces [begin, limit) until one is refused. Returns how many were posted; *rc says why no more. */
+static uint32_t post_pieces(struct ofi_endpoint *e, const struct hlg_paged_write *w, uint32_t begin,
+                            uint32_t limit, ssize_t *rc)
 {
     struct post post;
 
     *rc = 0;
     post_prepare(e, w, &post);
-    const uint32_t posted =
-        w->count == 1 ? post_pages(&post, w, limit, rc) : post_parts(&post, w, limit, rc);
+    const uint32_t posted = w->count == 1 ? post_pages(&post, w, begin, limit, rc)
+                                          : post_parts(&post, w, begin, limit, rc);
     e->outstanding += posted;
     e->peers[w->peer].outstanding += posted;
     return posted;
@@ -400,8 +390,8 @@ static struct ofi_piece *read_error(struct ofi_endpoint *e, int32_t *status)
  * sets FI_REMOTE_CQ_DATA on writes of ours too. */
 static bool is_remote(const struct fi_cq_data_entry *entry)
 {
-    return (entry->flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) != 0 &&
-           (entry->flags & FI_WRITE) == 0;
+    return (entry->flags & FI_WRITE) == 0 &&
+           (entry->flags & (FI_REMOTE_WRITE | FI_REMOTE_CQ_DATA)) != 0;
 }
 
 /* Some write failed, and the provider does not say which: whoever has one under way is lost. The write itself is
@@ -528,9 +518,9 @@ int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32
 {
     struct ofi_endpoint *e = ofi_endpoint_of(t);
     struct output out = {.events = events, .capacity = hlg_min_u32(capacity, INT32_MAX)};
+    const uint32_t patience = e->owner->provider->patience;
     uint32_t taken = 0;
     uint32_t empty = 0; /* reads since something came */
-    uint32_t allowed = 0;
 
     report_stash(e, &out);
     if (e->closed) {
@@ -542,47 +532,38 @@ int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32
         const ssize_t count = reap(e, wanted, &out);
         if (count > 0) {
             taken += (uint32_t)count;
-            if (empty > 0) {
-                patience_learn(&e->poll_patience, true);
-            }
-            if (count < (ssize_t)wanted && allowed == 0) {
-                allowed = patience_allows(&e->poll_patience);
-                if (allowed == 0) {
-                    break;
-                }
-            }
             empty = 0;
-        } else if (taken == 0 || ++empty > allowed) {
+            if (count < (ssize_t)wanted && patience == 0) {
+                break; /* one more read is a call of the system for nothing */
+            }
+        } else if (taken == 0 || ++empty > patience) {
             break;
         }
-    }
-    if (empty > allowed && allowed > 0) {
-        patience_learn(&e->poll_patience, false);
     }
     return (int)out.filled;
 }
 
-/* A write of ours was refused though there is room in our window: wait for a completion on the spot, if that is
- * worth while. Returns whether one came, and the peer is not lost; what was reaped is for the next poll. */
-static bool await_room(struct ofi_endpoint *e, struct ofi_peer *peer)
+/*
+ * A write of ours was refused though there is room in our window. shm of libfabric 1.17 takes one write of up to 4 KiB
+ * to a peer at a time, so that pages go at the pace at which both sides look: there a few reads on the spot are far
+ * cheaper than a round of the whole program. What is reaped is for the next poll. Returns whether a completion came.
+ */
+static bool await_room(struct ofi_endpoint *e, const struct ofi_peer *peer)
 {
     struct output out = {.events = e->stash, .capacity = OFI_STASH, .filled = e->stashed};
     const uint32_t before = peer->outstanding;
-    uint32_t left = before > 0 ? patience_allows(&e->write_patience) : 0;
+    uint32_t left = before > 0 ? e->owner->provider->patience : 0;
 
-    if (left == 0) {
-        return false;
-    }
-    while (left > 0 && peer->outstanding == before && out.capacity - out.filled > BATCH) {
+    /* Else a read could find the peer lost, and what is posted to it next is posted to nobody. */
+    HLG_ASSERT(left == 0 || !e->owner->provider->nameless_errors);
+    for (; left > 0 && peer->outstanding == before && out.capacity - out.filled > BATCH; left--) {
         const ssize_t count = reap(e, BATCH, &out);
-        left--;
         if (count < 0 && count != -FI_EAGAIN) {
             break;
         }
     }
     e->stashed = out.filled;
-    patience_learn(&e->write_patience, peer->outstanding != before);
-    return peer->outstanding != before && !peer->down;
+    return peer->outstanding != before;
 }
 
 int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
@@ -595,20 +576,17 @@ int64_t ofi_write(struct hlg_transport *t, const struct hlg_paged_write *w)
     }
     struct ofi_peer *peer = &e->peers[w->peer];
     const uint32_t peer_max = e->owner->config.peer_pieces_max;
-    struct hlg_paged_write rest = *w;
+    uint32_t begin = w->piece_begin;
     ssize_t rc = 0;
     do {
         const uint32_t room =
             hlg_min_u32(peer_max - peer->outstanding, e->caps.pieces_max - e->outstanding);
-        const uint32_t limit = hlg_min_u32(room, w->piece_limit - rest.piece_begin);
-        rest.piece_begin += post_pieces(e, &rest, rest.piece_begin + limit, &rc);
-    } while (rc == -FI_EAGAIN && rest.piece_begin < w->piece_limit && await_room(e, peer));
-    if (rest.piece_begin > w->piece_begin) {
+        const uint32_t count = hlg_min_u32(room, w->piece_limit - begin);
+        begin += post_pieces(e, w, begin, begin + count, &rc);
+    } while (rc == -FI_EAGAIN && begin < w->piece_limit && await_room(e, peer));
+    if (begin > w->piece_begin) {
         peer->refused_first = HLG_TIME_NEVER;
-        return (int64_t)(rest.piece_begin - w->piece_begin);
-    }
-    if (peer->down) {
-        return -HLG_EPEER; /* so await_room found */
+        return (int64_t)(begin - w->piece_begin);
     }
     if (rc == -FI_EFAULT) {
         return -HLG_EINVAL;

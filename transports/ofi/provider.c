@@ -7,9 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Longer writes are cut in pieces anyway; efa sends no more than about 1 GB at once with an immediate. */
-#define PIECE_BYTES_MAX (512ull << 20)
-
 /*
  * Writes of 4 KiB and of 256 KiB, 64 under way, libfabric 1.17, GB/s: net 0.6 and 4.0, tcp;ofi_rxm 0.5 and 4.2. On shm
  * writes above 4 KiB take another way: 4.7 of 4 KiB, 2.9 of 16. An EFA device does a million writes a second (arXiv
@@ -75,8 +72,8 @@ static const struct ofi_option efa_checks[] = {
 
 /*
  * Every difference between providers that the code cannot ask libfabric for stands in this table,
- * in the order in which auto prefers them. Measured on Debian 12 with libfabric 1.17 where it says
- * so: endpoints take 70 KB (net), 3 MB (tcp;ofi_rxm, with the variables below) and 5.5 MB (shm). efa
+ * in the order in which auto prefers them. Those that are not RDMA were measured on Debian 12 with libfabric 1.17:
+ * endpoints take 70 KB (net), 3 MB (tcp;ofi_rxm, with the variables below) and 5.5 MB (shm). efa
  * and verbs: their documents; on both FI_DELIVERY_COMPLETE is emulated or ignored, so not asked for.
  * Keys are ours to choose unless the provider's mr_mode says FI_MR_PROV_KEY.
  *
@@ -84,68 +81,44 @@ static const struct ofi_option efa_checks[] = {
  * receive buffer for each. Its fabric "efa-direct" (2.1) is not taken: it does not bound its completion queue.
  * verbs reports some failed writes without the context that they were posted with (issue 5738); the
  * connection is lost with them, and all that follows is flushed.
+ * tcp was called net up to 1.17.
  */
 static const struct ofi_provider table[] = {
     {.name = "efa",
      .fabric = "efa",
      .version_min = FI_VERSION(1, 22),
      .version_remedy = "the EFA installer of AWS brings one",
-     .api = FI_VERSION(1, 22),
      .domains_max = 16,
-     .piece_bytes_max = PIECE_BYTES_MAX,
-     .merge_bytes_max = MERGE_BYTES_MAX,
-     .without_ip = true,
+     .ip = OFI_IP_IGNORED,
      .rdma = true,
      .options = efa_options,
      .checks = efa_checks},
     {.name = "verbs;ofi_rxm",
      .domains_max = 64,
-     .piece_bytes_max = PIECE_BYTES_MAX,
-     .merge_bytes_max = MERGE_BYTES_MAX,
+     .ip = OFI_IP_TAKEN,
      .rdma = true,
      .emptied_first = true,
      .nameless_errors = true},
-    {.name = "tcp",
-     .domains_max = 1024,
-     .piece_bytes_max = PIECE_BYTES_MAX,
-     .merge_bytes_max = MERGE_BYTES_MAX,
-     .measured = true,
-     .placed = true,
-     .binds_to_ip = true},
-    {.name = "net",
-     .domains_max = 1024,
-     .piece_bytes_max = PIECE_BYTES_MAX,
-     .merge_bytes_max = MERGE_BYTES_MAX,
-     .measured = true,
-     .placed = true,
-     .binds_to_ip = true},
+    {.name = "tcp", .domains_max = 1024, .placed = true},
+    {.name = "net", .domains_max = 1024, .placed = true},
     {.name = "tcp;ofi_rxm",
      .domains_max = 32,
-     .piece_bytes_max = PIECE_BYTES_MAX,
-     .merge_bytes_max = MERGE_BYTES_MAX,
-     .measured = true,
      .placed = true,
-     .binds_to_ip = true,
      .warning =
          "tcp;ofi_rxm may end a process by SIGSEGV when a session ends in the midst of a write to "
          "it; tcp does not"},
     {.name = "shm",
      .domains_max = 8,
-     .piece_bytes_max = PIECE_BYTES_MAX,
      .merge_bytes_max = SHM_MERGE_BYTES_MAX,
-     .measured = true,
+     .patience = 64,
+     .ip = OFI_IP_IGNORED,
      .placed = true,
-     .without_ip = true,
      .local = true,
      .by_name_only = true,
      .warning = "shm reaches this machine only, and writes to a killed peer may hang for ever"},
     {.name = "sockets",
      .domains_max = 64,
-     .piece_bytes_max = PIECE_BYTES_MAX,
-     .merge_bytes_max = MERGE_BYTES_MAX,
-     .measured = true,
      .placed = true,
-     .binds_to_ip = true,
      .by_name_only = true,
      .warning =
          "sockets is libfabric's slow emulation, kept for tests: a provider that is deprecated"},
@@ -205,6 +178,11 @@ const struct ofi_provider *ofi_provider_at(uint32_t index)
         }
     }
     return NULL;
+}
+
+uint64_t ofi_provider_merges(const struct ofi_provider *provider)
+{
+    return provider->merge_bytes_max != 0 ? provider->merge_bytes_max : MERGE_BYTES_MAX;
 }
 
 const struct ofi_provider *ofi_provider_find(const char *name)
@@ -288,11 +266,13 @@ static bool is_wanted(const struct ofi_provider *provider, const struct fi_info 
     return true;
 }
 
-/* Behaviour is asked for by version; the layout of structures follows the headers by itself. */
+/* Behaviour is asked for by version, that of the headers or the first that the provider works with, whichever is
+ * newer; the layout of structures follows the headers by itself. */
 static uint32_t api_version(const struct ofi_provider *provider)
 {
     const uint32_t built = FI_VERSION(FI_MAJOR_VERSION, FI_MINOR_VERSION);
-    const uint32_t wanted = FI_VERSION_LT(built, provider->api) ? provider->api : built;
+    const uint32_t least = provider->version_min;
+    const uint32_t wanted = FI_VERSION_LT(built, least) ? least : built;
 
     return FI_VERSION_LT(fi_version(), wanted) ? fi_version() : wanted;
 }
@@ -306,10 +286,10 @@ static struct fi_info *look(const struct ofi_provider *provider, const char *nod
     if (hints == NULL) {
         return NULL;
     }
-    if (node == NULL && provider->binds_to_ip) {
+    if (node == NULL && provider->ip == OFI_IP_NEEDED) {
         node = "127.0.0.1";
     }
-    if (provider->without_ip) {
+    if (provider->ip == OFI_IP_IGNORED) {
         node = NULL;
     }
     if (fi_getinfo(api_version(provider), node, NULL, node != NULL ? FI_SOURCE : 0, hints,

@@ -161,12 +161,15 @@ void hlg_fault_restart(struct hlg_fault *fault, uint32_t node);
 bool hlg_fault_alive(const struct hlg_fault *fault, uint32_t node);
 bool hlg_fault_frozen(const struct hlg_fault *fault, uint32_t node);
 
+/* The word that scripts call a kind by: "delay". kind < HLG_FAULT_KINDS. */
 const char *hlg_fault_name(uint32_t kind);
 
+/* Counters since create. */
 struct hlg_fault_stats {
     uint64_t hits[HLG_FAULT_KINDS]; /* how often each did something */
     uint64_t held;                  /* things waiting now */
 };
+/* As of now. */
 void hlg_fault_stats(const struct hlg_fault *fault, struct hlg_fault_stats *stats);
 
 /* Whether that byte is of a copy that FAIL_LATE made: what a landing reads it from is no page. */

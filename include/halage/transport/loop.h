@@ -119,6 +119,7 @@ enum hlg_loop_happening {
     HLG_LOOP_KILL,     /* a node was killed by a fault */
 };
 
+/* The virtual clock of the loop, from 0. */
 hlg_time hlg_loop_now(const struct hlg_loop *loop);
 
 /* Time of the next happening, or HLG_TIME_NEVER. */
@@ -144,6 +145,7 @@ void hlg_loop_kill(struct hlg_loop *loop, uint32_t node);
 /* Let a dead node live again, as a new incarnation without endpoints or channels. */
 void hlg_loop_restart(struct hlg_loop *loop, uint32_t node);
 
+/* Whether a node lives: was not killed, or was restarted. */
 bool hlg_loop_alive(const struct hlg_loop *loop, uint32_t node);
 
 /* Bytes about to land: the moment to check who owns the page. Must not call the loop. */
@@ -193,6 +195,7 @@ struct hlg_loop_stats {
         old_keys; /* pieces that found an endpoint at the address, and no registration of their key */
 };
 
+/* As of now. */
 void hlg_loop_stats(const struct hlg_loop *loop, struct hlg_loop_stats *stats);
 
 /* Running hash of all writes and happenings: kind, time, nodes, offsets, immediates. */

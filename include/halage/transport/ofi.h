@@ -78,6 +78,7 @@ struct hlg_ofi_provider {
 int hlg_ofi_open(const struct hlg_ofi_config *config, struct hlg_fabric **fabric, char *error,
                  size_t error_bytes);
 
+/* Frees a fabric, after the last of its endpoints was freed. Takes NULL. */
 void hlg_ofi_close(struct hlg_fabric *fabric);
 
 /*

@@ -185,6 +185,7 @@ void hlg_simgrid_kill(struct hlg_simgrid *sim, uint32_t node);
 /* Let a dead node live again, as a new incarnation without endpoints or channels. */
 void hlg_simgrid_restart(struct hlg_simgrid *sim, uint32_t node);
 
+/* Whether a node lives: was not killed, or was restarted. */
 bool hlg_simgrid_alive(const struct hlg_simgrid *sim, uint32_t node);
 
 /* Running hash of all writes and happenings: kind, time, nodes, operations, immediates. */

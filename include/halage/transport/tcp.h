@@ -37,6 +37,7 @@ const char *hlg_tcp_listener_name(const struct hlg_tcp_listener *listener);
 /* Descriptor that becomes readable when somebody dials. */
 int hlg_tcp_listener_fd(const struct hlg_tcp_listener *listener);
 
+/* Frees it; connections that were accepted stay. */
 void hlg_tcp_listener_close(struct hlg_tcp_listener *listener);
 
 /*

@@ -224,7 +224,7 @@ cuda_result fake_cuStreamSynchronize(cuda_stream s)
 /* What is in it is still carried out, and waited for. */
 cuda_result fake_cuStreamDestroy(cuda_stream s)
 {
-    const cuda_result failed = fake_enter(CALL_cuStreamDestroy);
+    const cuda_result failed = fake_enter_current(CALL_cuStreamDestroy);
 
     (void)pthread_mutex_lock(&s->lock);
     s->end = true;
@@ -275,7 +275,7 @@ cuda_result fake_cuEventRecord(cuda_event event, cuda_stream stream)
 
 cuda_result fake_cuEventQuery(cuda_event event)
 {
-    const cuda_result failed = fake_enter(CALL_cuEventQuery);
+    const cuda_result failed = fake_enter_current(CALL_cuEventQuery);
 
     if (failed != CUDA_OK) {
         return failed;
@@ -285,7 +285,7 @@ cuda_result fake_cuEventQuery(cuda_event event)
 
 cuda_result fake_cuEventDestroy(cuda_event event)
 {
-    const cuda_result failed = fake_enter(CALL_cuEventDestroy);
+    const cuda_result failed = fake_enter_current(CALL_cuEventDestroy);
 
     free(event);
     (void)pthread_mutex_lock(&fake.lock);
