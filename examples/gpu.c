@@ -34,7 +34,7 @@ static char error[512];
 static void check(bool good, const char *what)
 {
     if (!good) {
-        (void)fprintf(stderr, "gpu: %s: %s\n", what, error);
+        (void)fprintf(stderr, "gpu: %s%s%s\n", what, error[0] != 0 ? ": " : "", error);
         exit(1);
     }
 }

@@ -145,7 +145,8 @@ int copier_pin(struct copier *c, uint64_t bytes, void **host, char *error, size_
     if (result == CUDA_OUT_OF_MEMORY) {
         return memory_fail(
             -HLG_ENOMEM, error, error_bytes,
-            "%llu bytes of pinned host memory cannot be had, which the staged path needs (to receive, "
+            "%llu bytes of pinned host memory cannot be had, which the staged path needs (to "
+            "receive, "
             "as many as the KV memory has): raise the container's memory and ulimit -l, have fewer "
             "pages, or use a provider that takes device memory",
             (unsigned long long)bytes);

@@ -159,7 +159,8 @@ static void what_waits_for_a_counter_is_known(void **state)
     const struct hlg_prefill *prefill = p->sides[PREFILL].prefill;
     assert_false(hlg_prefill_awaits(prefill));
     for (uint32_t i = 0; i < 2; i++) {
-        requests[i] = admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i, .context = i});
+        requests[i] =
+            admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i, .context = i});
         assert_int_equal(hlg_prefill_awaits(prefill), i == 1);
         assert_int_equal(pair_chunk(p, PREFILL, requests[i], i + 1, 0, TOKENS - 1), 0);
     }
@@ -1825,7 +1826,8 @@ static void an_abort_stops_every_request_of_its_forward(void **state)
 
     (void)state;
     for (uint32_t i = 0; i < p->sides[PREFILL].config.limits.requests_max; i++) {
-        hlg_handle request = admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i, .context = i});
+        hlg_handle request =
+            admitted(p, &(struct pair_ask){.tokens = TOKENS, .page = 2 * i, .context = i});
         assert_int_equal(pair_chunk(p, PREFILL, request, 1, 0, 4), 0);
     }
     pair_expect(p, PREFILL, "requested requested requested requested");
