@@ -89,7 +89,8 @@ class World:
 
     def __init__(self, provider, seed):
         self.provider, self.seed = provider, seed
-        self.due = time.monotonic() + LIMIT
+        self.begun = time.monotonic()
+        self.due = self.begun + LIMIT
         self.directory = tempfile.TemporaryDirectory()
         self.key = pathlib.Path(self.directory.name) / "key"
         self.key.touch(mode=0o600)
@@ -126,7 +127,8 @@ class World:
         time.sleep(seconds)
 
     def logs(self):
-        return "\n".join(f"--- {node.title}\n{node.text()}" for node in self.nodes)
+        """What the nodes said, and how many seconds into the run: what a run that took too long spent them on."""
+        return "\n".join(f"--- {node.title}\n{node.text(timed=True)}" for node in self.nodes)
 
     def close(self):
         for node in self.nodes:
@@ -164,11 +166,11 @@ class Node:
     def _read(self):
         for line in self.process.stdout:
             with self.lock:
-                self.out.append(line)
+                self.out.append((time.monotonic() - self.world.begun, line))
 
-    def text(self):
+    def text(self, timed=False):
         with self.lock:
-            return "".join(self.out)
+            return "".join(f"{at:5.2f} {line}" if timed else line for at, line in self.out)
 
     def processes(self):
         found, open_ = set(), [self.process.pid]
@@ -201,10 +203,12 @@ class Node:
         os.kill(self.leader(), signal.SIGCONT)
 
     def wait_end(self):
+        left = self.world.left()
         try:
-            status = self.process.wait(timeout=self.world.left())
+            status = self.process.wait(timeout=left)
         except subprocess.TimeoutExpired:
-            raise Failure(f"{self.title} hangs\n{self.world.logs()}") from None
+            raise Failure(f"{self.title} did not end in the {left:.1f} s that were left of the run's {LIMIT:.0f} s\n"
+                          f"{self.world.logs()}") from None
         self.reader.join(timeout=5)
         return status
 
