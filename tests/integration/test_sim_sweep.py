@@ -109,6 +109,16 @@ class Sweep(Case):
         self.assertIn("of 200 points; the same command goes on from there", errors)
         self.assertFalse(list((self.directory / "out").glob("*.part")))
 
+    def test_results_that_nothing_holds_end_it(self):
+        (self.directory / "file").write_text("kept")
+        result = self.sim("sweep", "s.yaml", "--quiet", *GRID, "--out", "file", status=1)
+        self.assertIn("file: is not a folder; give another to --out", result.stderr)
+        self.assertEqual((self.directory / "file").read_text(), "kept")
+        # Files as /proc/self/fd has them: none can be made in it, though access() allows it to root.
+        result = self.sim("sweep", "s.yaml", "--quiet", *GRID, "--out", "/proc/self/fd", status=1)
+        self.assertRegex(result.stderr, r"^halage-sim sweep: /proc/self/fd.*\n\Z")
+        self.assertNotIn("sweep:", result.stdout)
+
     def test_bad_points_are_rows(self):
         result = self.sim("sweep", "s.yaml", "--quiet", "-g", "decode.gpu=H200,H100", "--out", "o")
         self.assertIn("2 points, 2 run now, 0 kept; 1 refused, 0 failed", result.stdout)
