@@ -120,7 +120,8 @@ int config_file_parse(const struct argp *options, int argc, char **argv, void *i
         return options_parse(options, argc, argv, 0, input);
     }
     make_keys(options->options, &keys);
-    char **words = calloc((size_t)argc + keys.count + 1, sizeof *words);
+    static char **words; /* the parser's arguments point into these: they stay */
+    words = calloc((size_t)argc + keys.count + 1, sizeof *words);
     if (words == NULL) {
         return CLI_FAILED;
     }
@@ -129,7 +130,6 @@ int config_file_parse(const struct argp *options, int argc, char **argv, void *i
     if (yaml_file_load(*file, &keys.schema, &values, error, sizeof error) != 0) {
         yaml_file_one_line(error);
         (void)options_error(argv[0], "%s%s", *file == environment ? "HALAGE_CONFIG: " : "", error);
-        free(words);
         return CLI_BAD_INPUT;
     }
     int status = make_words(&keys, values, argv[0], *file, words + 1, &count);
@@ -140,6 +140,5 @@ int config_file_parse(const struct argp *options, int argc, char **argv, void *i
     if (status == 0) {
         status = options_parse_after(options, *file, count, argc + count, words, input);
     }
-    free(words);
     return status;
 }

@@ -9,11 +9,11 @@
 /* A target may owe its peer the acknowledgement of the last bytes when its own request is over;
    providers with manual progress send it while polled. */
 #define LINGER_NS (20 * HLG_NS_PER_MS)
-/* While endpoints are busy channels are looked at this often, and for a fifth of the time at most: a look is a
-   call of the system for each, which costs as much as some pages. */
+/* While endpoints are busy channels are looked at this often, and for a tenth of the time at most: a look is a
+   call of the system, which costs as much as some pages, or with many channels as much as many. */
 #define CHANNELS_NS     10000u
 #define CHANNELS_NS_MAX HLG_NS_PER_MS /* a look may have been long because the thread did not run */
-#define CHANNELS_REST   4u
+#define CHANNELS_REST   9u
 
 hlg_time hlg_pump_now(const struct hlg_pump *p)
 {

@@ -10,6 +10,7 @@
 #include <halage/pump.h>
 #include <halage/wire.h>
 
+#include <poll.h>
 #include <string.h>
 
 /* Keys are indexed by place, so that their number is bounded by what a HELLO can carry alone. */
@@ -72,7 +73,7 @@ struct pump_peer {
     uint32_t domain;
     uint32_t opening; /* of the domain */
     bool send_full;
-    bool unread;    /* its channel was not read yet */
+    bool unread;    /* its channel was not read yet, or may hold more frames */
     bool opened;    /* `numbers` are filled in */
     bool has_table; /* places are known: the peer's layout fits ours so far */
     uint32_t lanes; /* of the peer, from its HELLO */
@@ -117,7 +118,10 @@ struct hlg_pump {
     struct pump_place *places; /* [places_max], ours */
     struct pump_domain *domains;
     struct pump_peer *peers; /* [limits.peers_max] */
-    uint32_t peers_used;     /* one more than the highest in use: rounds look no further */
+    struct pollfd
+        *looks; /* [limits.peers_max] descriptors of channels that are looked at together */
+    uint32_t *look_peers; /* [limits.peers_max] whose they are */
+    uint32_t peers_used;  /* one more than the highest in use: rounds look no further */
     struct hlg_rail_address *own_addresses; /* [lanes * rails], filled for each HELLO */
     struct hlg_region_key *own_keys;        /* [region_count * rails] */
     uint8_t *frame;                         /* [limits.message_bytes_max] */

@@ -30,6 +30,8 @@ static void give_memory(struct hlg_pump *p)
     give_peers_and_domains(p);
     free(p->domains);
     free(p->peers);
+    free(p->looks);
+    free(p->look_peers);
     free(p->regions);
     free(p->own_places);
     free(p->places);
@@ -53,7 +55,9 @@ static bool take_peers(struct hlg_pump *p)
     struct pump_peer *first;
 
     p->peers = take(count, sizeof *p->peers);
-    if (p->peers == NULL) {
+    p->looks = take(count, sizeof *p->looks);
+    p->look_peers = take(count, sizeof *p->look_peers);
+    if (p->peers == NULL || p->looks == NULL || p->look_peers == NULL) {
         return false;
     }
     first = p->peers;

@@ -18,9 +18,11 @@ static int finish(struct hlg_flusher *flusher, hlg_handle request)
     if (f->count == FLUSHES_MAX) {
         return 0;
     }
+    watchdog_enter(&f->messenger->watch, "flush");
     for (uint32_t i = 0; i < f->device_count && status == 0; i++) {
         status = hlg_memory_flush(f->devices[i], why, sizeof why);
     }
+    watchdog_leave(&f->messenger->watch);
     if (status != 0) {
         messenger_log(f->messenger, HLG_LOG_ERROR, "flush of gpu memory failed: %s", why);
     }

@@ -22,6 +22,18 @@ NEED_DATA = {"mooncake.yaml"}
 SMALL = ("--requests", "60", "-s", "measure.warmup_requests=5", "-s", "traffic.output.tokens=40")
 
 
+def let_work(process, seconds=1, limit=60):
+    """Wait until a process has worked for so long, which on a busy machine takes longer."""
+    end = time.monotonic() + limit
+    stat = pathlib.Path(f"/proc/{process.pid}/stat")
+    while time.monotonic() < end:
+        user, system = stat.read_text().rpartition(")")[2].split()[11:13]
+        if int(user) + int(system) >= seconds * os.sysconf("SC_CLK_TCK"):
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"the program did not get {seconds} s of a processor within {limit} s")
+
+
 class Sim(unittest.TestCase):
     def setUp(self):
         directory = tempfile.TemporaryDirectory()
@@ -392,7 +404,7 @@ class Runs(Sim):
             [PROGRAM, "run", "a.yaml", "--requests", "400000", "-s", "traffic.arrivals.rate=6/s"],
             cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:
-            time.sleep(2)  # whenever it comes, the run is told; two seconds let it begin
+            let_work(process)
             process.send_signal(signal.SIGINT)
             out, error = process.communicate(timeout=40)
         self.assertEqual(process.returncode, 130, error)
@@ -404,7 +416,7 @@ class Runs(Sim):
             [PROGRAM, "explain", "a.yaml", "--requests", "400000", "--request", "3", "-s", "traffic.arrivals.rate=6/s"],
             cwd=self.directory, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         ) as process:
-            time.sleep(2)  # as above
+            let_work(process)
             process.send_signal(signal.SIGINT)
             out, error = process.communicate(timeout=40)
         self.assertEqual(process.returncode, 130, error)

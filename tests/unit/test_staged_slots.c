@@ -7,6 +7,7 @@
 #include <halage/memory.h>
 #include <halage/transport/staged.h>
 
+#include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -197,6 +198,12 @@ static int close_bench(void **state)
     return 0;
 }
 
+/* Leaves the processor to the GPU's thread. */
+static void nap(void)
+{
+    (void)poll(NULL, 0, 1);
+}
+
 /* Offers one piece to a peer, that of page 0. */
 static int64_t offer(struct bench *b, uint32_t peer)
 {
@@ -225,6 +232,7 @@ static const uint8_t *write_piece(struct bench *b, uint32_t peer)
     assert_true(taken >= 0);
     while (taken > 0 && below.writes == before) { /* until the copy is over */
         assert_int_equal(b->transport->ops->poll(b->transport, events, EVENTS), 0);
+        nap();
     }
     return taken > 0 ? hlg_paged_write_source(&below.write, below.write.piece_begin) : NULL;
 }
@@ -415,6 +423,7 @@ static void what_was_taken_for_a_peer_is_posted_before_it_is_closed(void **state
     while (below.writes == 0) {
         assert_int_equal(below.peers_closed, 0);
         assert_int_equal(b->transport->ops->poll(b->transport, &event, 1), 0);
+        nap();
     }
     assert_int_equal(below.peers_closed, 1);
     report(b, true);
@@ -450,6 +459,7 @@ static void a_flush_is_over_when_each_gpu_is_done(void **state)
         }
         assert_int_equal(f->flusher->finish(f->flusher, 9), 1);
         while (f->flusher->poll(f->flusher, &done, 1) == 0) {
+            nap();
         }
         assert_int_equal(done.status, 0);
         for (uint32_t i = 0; i < 2; i++) {

@@ -134,18 +134,35 @@ static uint32_t post_pages(struct post *post, const struct hlg_paged_write *w, u
     const uint64_t remote_stride = w->remote_stride;
     uint8_t *const local = w->local + w->source_offset;
     const uint64_t remote = w->remote + w->target_offset;
+    const uint64_t owner = post->owner;
     const uint32_t last = is_inside(post, local) ? page_last(post, local, local_stride) : 0;
+    struct ofi_piece *piece = post->e->free;
     ssize_t error = is_inside(post, local) ? 0 : -FI_EFAULT;
     uint32_t i = begin;
 
     for (; error == 0 && i < limit; i++) {
         const uint32_t page = source_pages[i];
-        error = page > last ? -FI_EFAULT
-                            : post_piece(post, local + page * local_stride,
-                                         remote + target_pages[i] * remote_stride);
+        if (page > last) {
+            error = -FI_EFAULT;
+            break;
+        }
+        HLG_ASSERT(piece->state == OFI_PIECE_FREE); /* NULL faults here: room was counted before */
+        struct ofi_piece *const next = piece->next_free;
+        piece->owner = owner;
+        piece->state = OFI_PIECE_POSTED;
+        post->from.iov_base = local + page * local_stride;
+        post->to.addr = remote + target_pages[i] * remote_stride;
+        post->message.context = &piece->provider;
+        error = fi_writemsg(post->e->ep, &post->message, post->flags);
+        if (error != 0) {
+            piece->state = OFI_PIECE_FREE;
+            break;
+        }
+        piece = next;
     }
+    post->e->free = piece;
     *rc = error;
-    return i - begin - (error != 0 && i > begin);
+    return i - begin;
 }
 
 /* Pages of any number of pieces. */
@@ -304,7 +321,7 @@ static void report_down(struct ofi_endpoint *e, struct output *out)
 }
 
 /* The piece that a context names, or NULL: providers also report contexts of their own making. */
-static struct ofi_piece *piece_of(const struct ofi_endpoint *e, const void *context)
+static inline struct ofi_piece *piece_of(const struct ofi_endpoint *e, const void *context)
 {
     const uintptr_t offset = (uintptr_t)context - (uintptr_t)e->pieces;
 
@@ -436,6 +453,7 @@ static size_t take_immediates(const struct fi_cq_data_entry *entries, size_t cou
 static size_t take_writes(struct ofi_endpoint *e, const struct fi_cq_data_entry *entries,
                           size_t count, struct output *out)
 {
+    struct ofi_piece *free = e->free;
     uint64_t owner = 0;
     uint32_t equal = 0;
     size_t i = 0;
@@ -451,8 +469,11 @@ static size_t take_writes(struct ofi_endpoint *e, const struct fi_cq_data_entry 
         }
         owner = piece->owner;
         equal++;
-        piece_give_back(e, piece);
+        piece->state = OFI_PIECE_FREE;
+        piece->next_free = free;
+        free = piece;
     }
+    e->free = free;
     if (equal > 0) {
         run_report(e, owner, equal, 0, out);
     }
