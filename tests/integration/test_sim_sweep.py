@@ -132,7 +132,8 @@ class Sweep(Case):
         self.assertFalse((self.directory / "o").exists())
 
     def test_a_model_that_is_not_listed_is_said_to_be_so(self):
-        result = self.sim("run", "s.yaml", "-s", "model.name=DeepSeek", status=2)
+        (self.directory / "m.yaml").write_text("schema: 1\nmodel:\n  name: DeepSeek\n  layers: 0\n", encoding="utf-8")
+        result = self.sim("check", "m.yaml", status=2)
         self.assertIn("model DeepSeek: has no layers, and is none of 'halage-sim list models'", result.stderr)
 
     def test_bad_points_are_rows(self):
