@@ -342,6 +342,14 @@ int sim_model_check(const struct sim_model *m, char *text, size_t capacity)
         {"window_layers", m->window_layers, 0, m->layers},
         {"window_tokens", m->window_tokens, m->window_layers != 0, HLG_TOKENS_MAX},
     };
+    if (m->layers == 0) {
+        (void)snprintf(text, capacity,
+                       "model %s: has no layers, and is none of 'halage-sim list models': name one "
+                       "of these, or give "
+                       "its config, or its own keys from layers on",
+                       m->name);
+        return -HLG_EINVAL;
+    }
     int rc = check_ranges(m, ranges, sizeof ranges / sizeof ranges[0], text, capacity);
     rc = rc == 0 ? check_attention(m, text, capacity) : rc;
     rc = rc == 0 ? check_windows(m, text, capacity) : rc;

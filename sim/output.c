@@ -180,6 +180,7 @@ void sim_outputs_add(struct sim_outputs *outputs, const char *option, const char
     }
     HLG_ASSERT(outputs->count < SIM_OUTPUTS_MAX);
     outputs->options[outputs->count] = option;
+    outputs->single[outputs->count] = name == NULL;
     /* One that is too long cannot be opened either: it is found then. */
     (void)snprintf(outputs->paths[outputs->count++], SIM_PATH_MAX, "%s%s%s", path,
                    name == NULL ? "" : "/", name == NULL ? "" : name);
@@ -217,6 +218,37 @@ static const char *input_of(const struct identity *output, const struct sim_scen
     return NULL;
 }
 
+/* Why there can be no file of that name; 0: there can, as far as one sees before. */
+static int impossible(const char *path)
+{
+    char folder[SIM_PATH_MAX];
+    struct stat about;
+
+    if (stat(path, &about) == 0) {
+        return S_ISDIR(about.st_mode) ? EISDIR : 0;
+    }
+    (void)snprintf(folder, sizeof folder, "%s", path);
+    char *const slash = strrchr(folder, '/');
+    if (slash == NULL) {
+        return 0;
+    }
+    slash[1] = '\0'; /* it stays: a file before it is no folder */
+    return stat(folder, &about) == 0 ? 0 : errno;
+}
+
+static int check_possible(const struct sim_outputs *outputs, char *text, size_t capacity)
+{
+    for (uint32_t i = 0; i < outputs->count; i++) {
+        const int error = outputs->single[i] ? impossible(outputs->paths[i]) : 0;
+        if (error != 0) {
+            (void)snprintf(text, capacity, "%s: %s: cannot create: %s; give another file",
+                           outputs->options[i], outputs->paths[i], strerror(error));
+            return -HLG_EINVAL;
+        }
+    }
+    return 0;
+}
+
 int sim_outputs_check(const struct sim_outputs *outputs, const struct sim_scenario *scenario,
                       char *text, size_t capacity)
 {
@@ -246,5 +278,5 @@ int sim_outputs_check(const struct sim_outputs *outputs, const struct sim_scenar
         sim_file_free(chain);
     }
     free(chain);
-    return also == NULL ? 0 : -HLG_EINVAL;
+    return also == NULL ? check_possible(outputs, text, capacity) : -HLG_EINVAL;
 }

@@ -32,6 +32,7 @@ void sim_output_abandon(struct sim_output *output);
 struct sim_outputs {
     const char *options[SIM_OUTPUTS_MAX];
     char paths[SIM_OUTPUTS_MAX][SIM_PATH_MAX];
+    bool single[SIM_OUTPUTS_MAX]; /* in no folder that the command makes */
     uint32_t count;
 };
 
@@ -41,7 +42,8 @@ void sim_outputs_add(struct sim_outputs *outputs, const char *option, const char
 
 /*
  * Refuse outputs that are the same file as another one, as what stdout or stderr is redirected to, or
- * as a file that the scenario (NULL: none) was read from: its own, those it extends, traces, tables, configs.
+ * as a file that the scenario (NULL: none) was read from: its own, those it extends, traces, tables, configs; and such as no file can be, before the
+ * work is done that is to be written to it: a folder, or a file in one that is not there.
  *
  * Returns 0, or -HLG_EINVAL with a sentence in text [capacity].
  */

@@ -69,7 +69,7 @@ static int begin(const struct sim_pool *pool, struct child *child, uint32_t inde
     return 0;
 }
 
-static void finish(const struct sim_pool *pool, struct child *child, int status)
+static int finish(const struct sim_pool *pool, struct child *child, int status)
 {
     char sentence[128];
     json_t *json = NULL;
@@ -87,9 +87,10 @@ static void finish(const struct sim_pool *pool, struct child *child, int status)
         (void)snprintf(sentence, sizeof sentence, "its process gave no result");
     }
     (void)close(child->result);
-    pool->done(pool->context, child->index, json, json != NULL ? NULL : sentence);
+    const int error = pool->done(pool->context, child->index, json, json != NULL ? NULL : sentence);
     json_decref(json);
     child->pid = 0;
+    return error;
 }
 
 static struct child *find(struct child *children, uint32_t jobs, pid_t pid)
@@ -121,7 +122,7 @@ static void end_all(struct child *children, uint32_t jobs)
     }
 }
 
-/* Wait for one of them. Returns 0, or an error when that cannot be. */
+/* Wait for one of them. Returns 0, or an error: of done(), or when that cannot be. */
 static int reap(const struct sim_pool *pool, struct child *children, uint32_t *running)
 {
     int status = 0;
@@ -132,9 +133,10 @@ static int reap(const struct sim_pool *pool, struct child *children, uint32_t *r
     }
     struct child *child = find(children, pool->jobs, pid);
     if (child != NULL && !stopped(pool)) {
-        finish(pool, child, status);
         (*running)--;
-    } else if (child != NULL) { /* the same signal may have ended it: that is no result */
+        return finish(pool, child, status);
+    }
+    if (child != NULL) { /* the same signal may have ended it: that is no result */
         (void)close(child->result);
         child->pid = 0;
         (*running)--;

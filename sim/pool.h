@@ -17,8 +17,8 @@ struct sim_pool {
     /* In a child: the piece of work; a new reference, or NULL without memory. */
     json_t *(*work)(void *context, uint32_t index);
     /* Here, in the order in which they end: `result` is borrowed; NULL with a sentence of how the
-       child ended otherwise. */
-    void (*done)(void *context, uint32_t index, json_t *result, const char *sentence);
+       child ended otherwise. Returns 0, or an error: no more begin then, and those that run are ended. */
+    int (*done)(void *context, uint32_t index, json_t *result, const char *sentence);
     void *context;
     bool (*stopped)(void); /* true: no more begin, and those that run are ended; may be NULL */
 };
@@ -27,8 +27,8 @@ struct sim_pool {
 uint32_t sim_pool_cpus(void);
 
 /*
- * Work on indices [count] in order. Returns 0; -HLG_ECANCELED when stopped; -HLG_EIO or -HLG_ENOMEM,
- * when no child could be made: some were not worked on then.
+ * Work on indices [count] in order. Returns 0; -HLG_ECANCELED when stopped; what done() returned;
+ * -HLG_EIO or -HLG_ENOMEM, when no child could be made: some were not worked on then.
  */
 int sim_pool_run(const struct sim_pool *pool, const uint32_t *indices, uint32_t count);
 

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "sweep_table.h"
 
@@ -22,7 +23,6 @@ struct state {
     char calibration[48]; /* as in struct sim_cost_basis */
     char *text;
     size_t capacity;
-    int error; /* of the first result that could not be written */
 };
 
 /* Overrides of a point: the user's, then the grid's. To be freed; NULL without memory. */
@@ -131,17 +131,15 @@ static int write_json(FILE *file, void *json)
     return sim_report_json_write(file, json);
 }
 
-static void store(struct state *state, uint32_t index, json_t *json)
+static int store(struct state *state, uint32_t index, json_t *json)
 {
     char *name = file_name(state, index);
     const int error = name == NULL
                           ? -HLG_ENOMEM
                           : sim_report_file(name, write_json, json, state->text, state->capacity);
 
-    if (error != 0 && state->error == 0) {
-        state->error = error;
-    }
     free(name);
+    return error;
 }
 
 /* ---- Running ---- */
@@ -166,20 +164,21 @@ static void count(struct sim_sweep_totals *totals, const char *status)
     totals->broken += !refused && !done;
 }
 
-static void done(void *context, uint32_t index, json_t *result, const char *sentence)
+static int done(void *context, uint32_t index, json_t *result, const char *sentence)
 {
     struct state *state = context;
     const struct sim_sweep_run *sweep = state->sweep;
     const char *status = json_string_value(json_object_get(result, "status"));
 
+    int error = 0;
     if (result != NULL) {
-        store(state, index, result);
+        error = store(state, index, result);
     } else {
         json_t *crash = json_pack("{ss ss ss ss so}", "version", sim_version(), "calibration",
                                   state->calibration, "status", "crashed", "sentence", sentence,
                                   "report", json_null());
         if (crash != NULL) {
-            store(state, index, crash);
+            error = store(state, index, crash);
         }
         json_decref(crash);
     }
@@ -188,6 +187,7 @@ static void done(void *context, uint32_t index, json_t *result, const char *sent
     if (sweep->progress != NULL) {
         sweep->progress(sweep->context, state->totals);
     }
+    return error;
 }
 
 /* Names all points, and lists what this shard has to run. */
@@ -255,10 +255,31 @@ static int run_all(struct state *state)
     if (error == 0) {
         error = sim_pool_run(&pool, state->due, state->due_count);
     }
-    if (error == 0) {
-        error = state->error;
-    }
     return error != 0 ? error : merge(state);
+}
+
+/* Makes the folder or takes the one that is there. Before anything runs: results that nothing can hold are lost. */
+static bool open_folder(const char *folder, char *text, size_t capacity)
+{
+    const int made = mkdir(folder, 0777) == 0 ? 0 : errno;
+
+    if (made != 0 && made != EEXIST) {
+        (void)snprintf(text, capacity, "%s: cannot make the folder: %s; give another to --out",
+                       folder, strerror(made));
+        return false;
+    }
+    struct stat about;
+    if (stat(folder, &about) != 0 || !S_ISDIR(about.st_mode)) {
+        (void)snprintf(text, capacity, "%s: is not a folder; give another to --out", folder);
+        return false;
+    }
+    if (access(folder, W_OK | X_OK) != 0) {
+        (void)snprintf(text, capacity,
+                       "%s: results cannot be written into it: %s; give another to --out", folder,
+                       strerror(errno));
+        return false;
+    }
+    return true;
 }
 
 int sim_sweep_run(const struct sim_sweep_run *sweep, struct sim_sweep_totals *totals, char *text,
@@ -275,9 +296,7 @@ int sim_sweep_run(const struct sim_sweep_run *sweep, struct sim_sweep_totals *to
                        sweep->folder, SIM_PATH_MAX - 32);
         return -HLG_EINVAL;
     }
-    if (mkdir(sweep->folder, 0777) != 0 && errno != EEXIST) {
-        (void)snprintf(text, capacity, "%s: cannot make the folder: %s; give another to --out",
-                       sweep->folder, strerror(errno));
+    if (!open_folder(sweep->folder, text, capacity)) {
         return -HLG_EIO;
     }
     (void)snprintf(text, capacity, "sweep: no memory, or no process could be made");

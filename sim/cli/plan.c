@@ -188,13 +188,14 @@ static json_t *work(void *context, uint32_t index)
     return sim_point_run(plan->command.path, list, count);
 }
 
-static void done(void *context, uint32_t index, json_t *result, const char *sentence)
+static int done(void *context, uint32_t index, json_t *result, const char *sentence)
 {
     struct simulation *simulation = context;
 
     simulation->over++;
     plan_judge(simulation->plan, &simulation->plan->rows[index], result, sentence);
     command_progress_show(simulation->progress, simulation->over, simulation->due, "simulations");
+    return 0;
 }
 
 /* Simulate the rows from `from` on. Returns 0 or an error. */

@@ -129,7 +129,7 @@ int config_file_parse(const struct argp *options, int argc, char **argv, void *i
     words[0] = argv[0];
     if (yaml_file_load(*file, &keys.schema, &values, error, sizeof error) != 0) {
         yaml_file_one_line(error);
-        (void)options_error(argv[0], "%s", error);
+        (void)options_error(argv[0], "%s%s", *file == environment ? "HALAGE_CONFIG: " : "", error);
         return CLI_BAD_INPUT;
     }
     int status = make_words(&keys, values, argv[0], *file, words + 1, &count);

@@ -4,6 +4,7 @@
 
 #include "cli.h"
 
+#include <arpa/inet.h>
 #include <ctype.h>
 #include <errno.h>
 #include <stdarg.h>
@@ -92,6 +93,13 @@ bool options_output_possible(const char *program, const char *option, const char
         (void)options_error(program, "%s: %s: cannot be opened: %s", option, file, strerror(error));
     }
     return error == 0;
+}
+
+bool options_ip(const char *text)
+{
+    uint8_t bytes[sizeof(struct in6_addr)];
+
+    return inet_pton(AF_INET, text, bytes) == 1 || inet_pton(AF_INET6, text, bytes) == 1;
 }
 
 bool options_u32(const char *text, uint32_t *value)

@@ -60,6 +60,9 @@ bool options_one_output(const char *program, const char *one, const char *file, 
 /* Read a whole number in decimal digits. Returns whether it is one and fits. */
 bool options_u32(const char *text, uint32_t *value);
 
+/* Whether it is an IPv4 or IPv6 address, in digits. */
+bool options_ip(const char *text);
+
 /* Read a size: a whole number of bytes, or with a unit as scenarios of halage-sim have them (B, kB, MB, GB, KiB, MiB,
  * GiB) or as other benchmarks do (k, m, g or K, M, G: binary). `end`: where it stopped, NULL: at the end. Returns whether
  * it is one and fits. */

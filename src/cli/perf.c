@@ -75,10 +75,19 @@ static int read_number(const char *argument, uint32_t least, uint32_t most, cons
     uint32_t read = 0;
 
     if (!options_u32(argument, &read) || read < least || read > most) {
-        return options_error(program, "--%s %s: not a whole number from %u to %u", option, argument,
-                             least, most);
+        return options_error(program, "--%s: '%s': write a whole number, %u to %u", option,
+                             argument, least, most);
     }
     *value = read;
+    return 0;
+}
+
+static int read_ip(const char *argument, const char *program, const char **ip)
+{
+    if (!options_ip(argument)) {
+        return options_error(program, "--node: '%s': write an IPv4 or IPv6 address", argument);
+    }
+    *ip = argument;
     return 0;
 }
 
@@ -111,8 +120,7 @@ static error_t parse_serve(int key, char *argument, struct argp_state *state)
         serve->listen = argument;
         return 0;
     case KEY_NODE:
-        serve->place.node = argument;
-        return 0;
+        return read_ip(argument, state->name, &serve->place.node);
     case KEY_DEVICE:
         return read_device(argument, state->name, &serve->place);
     case KEY_INSECURE:
@@ -136,7 +144,8 @@ static int serve_main(int argc, char **argv)
         .parser = parse_serve,
         .doc = "Receive what 'halage perf run' sends, one of them at a time, until a signal.\v"
                "Whoever connects can have memory taken and written to: listen on loopback, or on a "
-               "network of your own with --insecure. Exit status: 2 bad options, 130 signal.",
+               "network of your own with --insecure. Exit status: 1 cannot listen, 2 bad options, "
+               "130 signal.",
     };
     struct perf_serve serve = {.program = name, .listen = "127.0.0.1:7117"};
 
@@ -193,10 +202,9 @@ static int read_sizes(const char *argument, const char *program, struct perf_opt
             break;
         }
     }
-    return options_error(program,
-                         "--sizes %s: not a list of at most %u sizes such as 256,4k,1MiB, each up "
-                         "to 1GiB",
-                         argument, PERF_SIZES_MAX);
+    return options_error(
+        program, "--sizes: '%s': write at most %u sizes such as 256,4k,1MiB, each up to 1GiB",
+        argument, PERF_SIZES_MAX);
 }
 
 static int read_order(const char *argument, const char *program, struct perf_options *o)
@@ -207,7 +215,8 @@ static int read_order(const char *argument, const char *program, struct perf_opt
     o->scattered = both || strcmp(argument, "scattered") == 0;
     return o->contiguous || o->scattered
                ? 0
-               : options_error(program, "--order %s: use contiguous, scattered or both", argument);
+               : options_error(program, "--order: '%s': write contiguous, scattered or both",
+                               argument);
 }
 
 static int read_memory(const char *argument, const char *program, struct perf_options *o)
@@ -215,7 +224,7 @@ static int read_memory(const char *argument, const char *program, struct perf_op
     o->cuda = strcmp(argument, "cuda") == 0;
     return o->cuda || strcmp(argument, "host") == 0
                ? 0
-               : options_error(program, "--memory %s: use host or cuda", argument);
+               : options_error(program, "--memory: unknown kind '%s'; valid: host cuda", argument);
 }
 
 static error_t parse_run_number(int key, const char *argument, const char *program,
@@ -244,7 +253,8 @@ static error_t parse_run_number(int key, const char *argument, const char *progr
 static error_t end_run(const char *program, struct perf_options *o)
 {
     if ((o->address != NULL) == o->local) {
-        return options_error(program, "give the address of 'halage perf serve', or --local");
+        return options_error(program, "give the address of 'halage perf serve', or --local%s",
+                             o->local ? ", not both" : "");
     }
     if (!o->cuda && (o->staged || o->device)) {
         return options_error(program, "--%s: is for memory of GPUs: add --memory cuda",
@@ -284,8 +294,7 @@ static error_t parse_run(int key, char *argument, struct argp_state *state)
         o->provider = argument;
         return 0;
     case KEY_NODE:
-        o->place.node = argument;
-        return 0;
+        return read_ip(argument, state->name, &o->place.node);
     case KEY_MEMORY:
         return read_memory(argument, state->name, o);
     case KEY_DEVICE:
@@ -398,7 +407,8 @@ static error_t parse_layer_number(int key, const char *argument, const char *pro
         return options_bytes(argument, NULL, &o->page_bytes) && o->page_bytes > 0 &&
                        o->page_bytes <= PERF_PAGE_BYTES_MAX
                    ? 0
-                   : options_error(program, "--page-bytes %s: not a size such as 16k, up to 1GiB",
+                   : options_error(program,
+                                   "--page-bytes: '%s': write a size such as 16k, up to 1GiB",
                                    argument);
     case KEY_LAYERS:
         return read_number(argument, 1, PERF_LAYERS_MAX, program, "layers", &o->layers);
@@ -439,7 +449,7 @@ static error_t parse_layer(int key, char *argument, struct argp_state *state)
         o->thread = both || strcmp(argument, "thread") == 0;
         return o->core || o->thread
                    ? 0
-                   : options_error(state->name, "--counters %s: use core, thread or both",
+                   : options_error(state->name, "--counters: '%s': write core, thread or both",
                                    argument);
     default: /* numbers, and the many other keys of argp */
         return parse_layer_number(key, argument, state->name, o);

@@ -382,7 +382,7 @@ static bool leave_cpu(const struct perf_options *options)
     if (sched_getaffinity(0, sizeof cpus, &cpus) != 0 || options->cpu >= CPU_SETSIZE ||
         !CPU_ISSET((size_t)options->cpu, &cpus) || CPU_COUNT(&cpus) < 2) {
         (void)options_error(options->program,
-                            "--cpu %d: not a processor that may be used here, or the only one",
+                            "--cpu: %d: not a processor that may be used here, or the only one",
                             options->cpu);
         return false;
     }

@@ -286,14 +286,15 @@ int perf_serve(const struct perf_serve *config, int port_fd)
     struct server s = {.config = config};
     char error[PERF_ERROR_BYTES] = "";
 
-    if (perf_door_open(config->listen, &s.door, error) != 0) {
-        (void)options_error(config->program, "--listen %s: %s", config->listen, error);
-        return CLI_BAD_INPUT;
+    const int opened = perf_door_open(config->listen, &s.door, error);
+    if (opened != 0) {
+        (void)options_error(config->program, "--listen: %s", error);
+        return opened == -HLG_EINVAL ? CLI_BAD_INPUT : CLI_FAILED;
     }
     const char *name = perf_door_name(s.door);
     if (!config->insecure && !hlg_tcp_is_loopback(name)) {
         (void)options_error(config->program,
-                            "--listen %s: whoever reaches it can use this machine's memory and "
+                            "--listen: %s: whoever reaches it can use this machine's memory and "
                             "NICs; listen on loopback, or allow it (--insecure)",
                             config->listen);
         perf_door_close(s.door);

@@ -427,6 +427,7 @@ static void take_signal(struct traffic *t)
     if (t->interrupted) {
         /* Asked twice: no more patience. */
         fleet_kill(&t->fleet);
+        t->killed = true;
         return;
     }
     t->interrupted = true;
@@ -559,6 +560,9 @@ static uint32_t settled(const struct traffic *t)
 static bool over(const struct traffic *t)
 {
     const bool verdicts = t->oracle_gone || (!t->oracle_busy && t->queue_head == HLG_NONE);
+    if (t->killed) {
+        return true;
+    }
     return t->in_flight == 0 && verdicts && (t->submit_over || t->next == t->workload.count);
 }
 

@@ -76,6 +76,7 @@ struct traffic {
     bool tty;
     int signals; /* signalfd */
     bool interrupted;
+    bool killed;                /* interrupted twice: nothing more will come */
     bool stopping;              /* nodes were asked to end */
     bool submit_over;           /* no more requests are sent, whatever is pending */
     uint32_t next;              /* to submit */

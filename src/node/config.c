@@ -9,7 +9,6 @@
 #include <halage/placement.h>
 #include <halage/refusal.h>
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -86,8 +85,7 @@ static int take_seed(const char *program, const char *argument, uint64_t *seed)
 
 static int take_ip(const char *argument, const char *program, const char **ip)
 {
-    uint8_t bytes[16];
-    if (inet_pton(AF_INET, argument, bytes) != 1 && inet_pton(AF_INET6, argument, bytes) != 1) {
+    if (!options_ip(argument)) {
         return options_error(program, "--advertise: '%s': write an IPv4 or IPv6 address", argument);
     }
     *ip = argument;

@@ -26,6 +26,11 @@ static int read_key(int fd, const char *path, uint8_t *key, char *text, size_t c
     if (fstat(fd, &about) != 0) {
         return refuse(text, capacity, path, "cannot be looked at");
     }
+    /* Before what others may do with it: nobody is to chmod a directory or a device. A pipe is a way to hand a key over. */
+    if (!S_ISREG(about.st_mode) && !S_ISFIFO(about.st_mode)) {
+        return refuse(text, capacity, path,
+                      "is no file; name the one that 'halage key' was written to");
+    }
     if ((about.st_mode & (S_IRWXG | S_IRWXO)) != 0) {
         return refuse(text, capacity, path,
                       "can be used by others than its owner: a key must be secret; chmod 600 it, "

@@ -48,7 +48,7 @@ static json_t *work(void *context, uint32_t index)
     return json_string(row);
 }
 
-static void done(void *context, uint32_t index, json_t *result, const char *sentence)
+static int done(void *context, uint32_t index, json_t *result, const char *sentence)
 {
     struct claims *claims = context;
 
@@ -62,6 +62,7 @@ static void done(void *context, uint32_t index, json_t *result, const char *sent
     if (isatty(STDERR_FILENO)) {
         (void)fprintf(stderr, "\r%u of %u runs", claims->done, claims->job_count);
     }
+    return 0;
 }
 
 /* List the runs of a part. Returns 0, or an error that was told. */

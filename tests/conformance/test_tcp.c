@@ -65,10 +65,18 @@ static void a_port_in_use_is_a_sentence(void **state)
     assert_int_equal(
         hlg_tcp_listen(hlg_tcp_listener_name(listener), BYTES, &second, error, sizeof error),
         -HLG_EIO);
-    (void)snprintf(expected, sizeof expected, "cannot listen on %s: address already in use",
+    (void)snprintf(expected, sizeof expected,
+                   "cannot listen on %s: address already in use: choose another port, or end what "
+                   "listens there",
                    hlg_tcp_listener_name(listener));
     assert_string_equal(error, expected);
     hlg_tcp_listener_close(listener);
+    assert_int_equal(hlg_tcp_listen("203.0.113.7:0", BYTES, &second, error, sizeof error),
+                     -HLG_EIO);
+    assert_string_equal(
+        error,
+        "cannot listen on 203.0.113.7:0: cannot assign requested address: give an address that "
+        "this host has");
 }
 
 static void a_refused_connection_is_a_sentence(void **state)

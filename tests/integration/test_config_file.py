@@ -88,6 +88,12 @@ class ConfigFile(unittest.TestCase):
         self.assertEqual(done.stderr,
                          "halage node prefill: HALAGE_LOG: 'loud': write fatal, error, warn, info or debug\n")
 
+    def test_a_file_of_the_environment_is_named_with_it(self):
+        done = self.halage("node", "prefill", HALAGE_CONFIG="/none/of.yaml")
+        self.assertEqual(done.returncode, 2)
+        self.assertEqual(done.stderr, "halage node prefill: HALAGE_CONFIG: /none/of.yaml: cannot be opened: No such file or "
+                                      "directory\n")
+
     def test_a_pair_runs_by_two_files(self):
         """The prefill node by HALAGE_CONFIG, the decode node by --config; the line outdoes the file."""
         served = self.write("listen: 127.0.0.1:0\nlayers: 2\nprovider: tcp\npages: 300\n", "prefill.yaml")

@@ -2,6 +2,7 @@
 """How the demo ends when it cannot end well: nodes and ranks killed, Ctrl-C, bad options, nodes that
 cannot work together. Each time: no hang, a sentence, a status, and nothing left behind."""
 
+import contextlib
 import os
 import pathlib
 import re
@@ -138,6 +139,25 @@ class Kills(unittest.TestCase):
         self.assertGreater(result.json["verified"], 0)
         self.assertEqual(result.json["failed"], 0, result)
         self.assertIn("interrupted", result.out)
+        self.expect_clean(others)
+
+    def test_control_c_twice_ends_at_once(self):
+        run = demo.Demo(requests=REQUESTS, provider="net")
+        run.wait_line(f" of {REQUESTS} done")
+        others = list(run.descendants())
+        for process in others:  # or the first would end it before the second comes
+            os.kill(process, signal.SIGSTOP)
+        run.interrupt()
+        demo.time.sleep(0.1)
+        run.interrupt()
+        begun = demo.time.monotonic()
+        for process in demo.alive(others):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGCONT)
+        result = run.finish()
+        self.assertLess(demo.time.monotonic() - begun, 20)
+        self.assertEqual(result.status, demo.INTERRUPTED, result)
+        self.assertNotIn("giving up", result.err)
         self.expect_clean(others)
 
     def test_nothing_has_a_name_in_shared_memory_or_tmp(self):
@@ -413,10 +433,13 @@ class Nodes(unittest.TestCase):
                 ("", 0o600, "holds no key"),
                 ("0" * 5000, 0o600, "holds no key"),
                 (None, 0, "cannot be read: No such file"),
+                (".", 0o755, "is no file; name the one that 'halage key' was written to"),
             ):
                 with self.subTest(pattern=pattern, mode=mode):
                     key.unlink(missing_ok=True)
-                    if text is not None:
+                    if text == ".":
+                        key.mkdir(mode)
+                    elif text is not None:
                         key.write_text(text)
                         key.chmod(mode)
                     for words in (("prefill",), ("decode", "--connect=127.0.0.1:1")):

@@ -231,26 +231,31 @@ class Refusals(unittest.TestCase):
     CASES = [
         (["perf", "fly"], "unknown kind 'fly'; valid: serve run layer"),
         (["perf", "run"], "give the address of 'halage perf serve', or --local"),
+        (["perf", "run", "--local", "a:1"], "or --local, not both"),
+        (["perf", "serve", "--node", "here"], "--node: 'here': write an IPv4 or IPv6 address"),
+        (["perf", "run", "--local", "--node", "127.0.0.1:7"], "--node: '127.0.0.1:7': write an IPv4 or IPv6 address"),
+        (["perf", "layer", "--local", "--node", "eth0"], "--node: 'eth0': write an IPv4 or IPv6 address"),
+        (["perf", "serve", "--listen", "here"], "--listen: 'here' is not an address"),
         (["perf", "run", "a:1", "b:1"], "unknown argument 'b:1'; one address is enough"),
-        (["perf", "run", "--local", "--memory", "disk"], "--memory disk: use host or cuda"),
+        (["perf", "run", "--local", "--memory", "disk"], "--memory: unknown kind 'disk'; valid: host cuda"),
         (["perf", "run", "--local", "--staged"], "--staged: is for memory of GPUs: add --memory cuda"),
         (["perf", "layer", "--local", "--device", "1"], "--device: is for memory of GPUs: add --memory cuda"),
         (["perf", "run", "--local", "--bare", "--memory", "cuda"], "--bare has host memory"),
-        (["perf", "run", "--local", "--sizes", "4k,"], "--sizes 4k,: not a list"),
-        (["perf", "run", "--local", "--sizes", "4kiB"], "--sizes 4kiB: not a list"),
+        (["perf", "run", "--local", "--sizes", "4k,"], "--sizes: '4k,': write at most 32 sizes"),
+        (["perf", "run", "--local", "--sizes", "4kiB"], "--sizes: '4kiB': write at most"),
         (["perf", "run", "--local", "--sizes", "2GiB"], "each up to 1GiB"),
-        (["perf", "layer", "--local", "--page-bytes", "4x"], "--page-bytes 4x: not a size such as 16k, up to 1GiB"),
-        (["perf", "layer", "--local", "--page-bytes", "0"], "--page-bytes 0: not a size"),
+        (["perf", "layer", "--local", "--page-bytes", "4x"], "--page-bytes: '4x': write a size such as 16k, up to 1GiB"),
+        (["perf", "layer", "--local", "--page-bytes", "0"], "--page-bytes: '0': write a size"),
         (["perf", "run", "--local", "--json", "-", "--write", "-"], "--json and --write: both write to -"),
-        (["perf", "run", "--local", "--peers", "65"], "--peers 65: not a whole number from 1 to 64"),
+        (["perf", "run", "--local", "--peers", "65"], "--peers: '65': write a whole number, 1 to 64"),
         (["perf", "run", "--local", "--bare", "--peers", "2"], "--bare has one peer and one rail"),
         (["perf", "run", "--local", "--bare", "--rounds", "2"], "--rounds is for runs without --bare"),
-        (["perf", "run", "--local", "--order", "up"], "use contiguous, scattered or both"),
+        (["perf", "run", "--local", "--order", "up"], "--order: 'up': write contiguous, scattered or both"),
         (["perf", "run", "--local", "--wide"], "unknown option '--wide'; valid: --local"),
         (["perf", "run", "--local", "--provider", "pigeon"], "there is no provider pigeon"),
         (["perf", "run", "127.0.0.1:99999"], "'127.0.0.1:99999' is not an address: write host:port"),
-        (["perf", "layer", "--local", "--counters", "gpu"], "use core, thread or both"),
-        (["perf", "layer", "--local", "--cpu", "1023"], "--cpu 1023: not a processor that may be used here"),
+        (["perf", "layer", "--local", "--counters", "gpu"], "--counters: 'gpu': write core, thread or both"),
+        (["perf", "layer", "--local", "--cpu", "1023"], "--cpu: 1023: not a processor that may be used here"),
         (["perf", "serve", "--listen", "0.0.0.0:0"], "listen on loopback, or allow it"),
     ]
 
@@ -266,6 +271,11 @@ class Refusals(unittest.TestCase):
         result = perf("run", "127.0.0.1:9", "--rounds", 1)
         self.assertEqual(result.returncode, 1)
         self.assertIn("cannot reach 127.0.0.1:9", result.stderr)
+        for program in (["perf", "serve"], ["node", "prefill"]):
+            elsewhere = subprocess.run([str(BIN / "halage"), *program, "--listen=203.0.113.7:7117"], capture_output=True,
+                                       text=True, timeout=20, check=False)
+            self.assertEqual(elsewhere.returncode, 1, elsewhere)
+            self.assertIn("cannot assign requested address: give an address that this host has\n", elsewhere.stderr)
         self.assertIn(": start 'halage perf serve' there, or give --local", result.stderr)
 
     def test_one_file_is_not_written_in_two_ways(self):

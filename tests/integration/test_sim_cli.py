@@ -388,10 +388,10 @@ class Runs(Sim):
         self.expect_line(self.sim("explain", "a.yaml", *SMALL, "--request", "60"), 2,
                          "--request: 60: the scenario has requests 0 to 59")
 
-    def test_what_cannot_be_written_is_a_failure(self):
+    def test_what_cannot_be_written_is_refused(self):
         for option in ("--json", "--csv", "--series", "--trace-out"):
             result = self.sim("run", "a.yaml", *SMALL, option, "no/such/file")
-            self.expect_line(result, 1, f"{option}: ", "no/such/file")
+            self.expect_line(result, 2, f"{option}: ", "no/such/file")
 
     def test_an_overloaded_scenario_ends_and_says_so(self):
         words = ("-s", "traffic.arrivals.rate=200/s", "-s", "measure.stop=20s", "--requests", "3000")

@@ -91,7 +91,7 @@ class Nodes(Outputs):
 
     def test_a_folder_is_no_file(self):
         for option in OPTIONS:
-            self.expect_line(self.sim(*self.run_words(option, ".")), 1, "Is a directory")
+            self.expect_line(self.sim(*self.run_words(option, ".")), 2, "Is a directory")
 
 
 class Twice(Outputs):

@@ -109,6 +109,33 @@ class Sweep(Case):
         self.assertIn("of 200 points; the same command goes on from there", errors)
         self.assertFalse(list((self.directory / "out").glob("*.part")))
 
+    def test_results_that_nothing_holds_end_it(self):
+        (self.directory / "file").write_text("kept")
+        result = self.sim("sweep", "s.yaml", "--quiet", *GRID, "--out", "file", status=1)
+        self.assertIn("file: is not a folder; give another to --out", result.stderr)
+        self.assertEqual((self.directory / "file").read_text(), "kept")
+        # Files as /proc/self/fd has them: none can be made in it, though access() allows it to root.
+        result = self.sim("sweep", "s.yaml", "--quiet", *GRID, "--out", "/proc/self/fd", status=1)
+        self.assertRegex(result.stderr, r"^halage-sim sweep: /proc/self/fd.*\n\Z")
+        self.assertNotIn("sweep:", result.stdout)
+
+    def test_outputs_that_cannot_be_are_refused_before_the_work(self):
+        for command in (["run", "s.yaml", "--json"], ["run", "s.yaml", "--csv"], ["run", "s.yaml", "--series"],
+                        ["run", "s.yaml", "--trace-out"], ["sweep", "s.yaml", *GRID, "--out", "o", "--json"],
+                        ["plan", "s.yaml", "--gpus=32", "--slo=ttft=1s", "--json"]):
+            for path in ("none/file", ".", "s.yaml/file"):
+                with self.subTest(command=command, path=path):
+                    result = self.sim(*command, path, status=2)
+                    self.assertRegex(result.stderr, rf"^halage-sim {command[0]}: {command[-1]}: {path}: cannot create: .*; "
+                                                    r"give another file\n\Z")
+                    self.assertEqual(result.stdout, "")
+        self.assertFalse((self.directory / "o").exists())
+
+    def test_a_model_that_is_not_listed_is_said_to_be_so(self):
+        (self.directory / "m.yaml").write_text("schema: 1\nmodel:\n  name: DeepSeek\n  layers: 0\n", encoding="utf-8")
+        result = self.sim("check", "m.yaml", status=2)
+        self.assertIn("model DeepSeek: has no layers, and is none of 'halage-sim list models'", result.stderr)
+
     def test_bad_points_are_rows(self):
         result = self.sim("sweep", "s.yaml", "--quiet", "-g", "decode.gpu=H200,H100", "--out", "o")
         self.assertIn("2 points, 2 run now, 0 kept; 1 refused, 0 failed", result.stdout)

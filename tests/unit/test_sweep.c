@@ -20,6 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -286,6 +287,20 @@ static struct bench *reference(void)
     return bench;
 }
 
+/* Root may write into this folder, says access(), but nobody can make a file there. */
+static void the_first_result_that_cannot_be_written_ends_it(void **state)
+{
+    struct bench *bench = bench_make("unwritten");
+
+    (void)state;
+    bench->sweep.folder = "/proc/self/fd";
+    assert_int_equal(bench_run(bench), -HLG_EIO);
+    assert_int_equal(*ran, 1);
+    assert_non_null(strstr(bench->text, "/proc/self/fd"));
+    assert_int_equal(mkdir(bench->folder, 0700), 0);
+    bench_free(bench);
+}
+
 static void rows_are_in_order_of_the_grid(void **state)
 {
     struct bench *bench = reference();
@@ -515,6 +530,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(grids_are_every_combination),
         cmocka_unit_test(bad_axes_are_refused),
+        cmocka_unit_test(the_first_result_that_cannot_be_written_ends_it),
         cmocka_unit_test(rows_are_in_order_of_the_grid),
         cmocka_unit_test(jobs_do_not_show),
         cmocka_unit_test(shards_complete_each_other),

@@ -391,12 +391,14 @@ static struct ofi_piece *read_error(struct ofi_endpoint *e, int32_t *status)
     if (!*logged) {
         *logged = true;
         (void)fi_cq_strerror(e->cq, error.prov_errno, error.err_data, text, sizeof text);
+        const char *const gap = *text == '\0' ? "" : " "; /* net has no words of its own */
         if (piece != NULL) {
-            ofi_log(e->owner, "a write to peer %u failed: %s (provider: %d %s)",
-                    (uint32_t)(piece->owner >> 32), fi_strerror(error.err), error.prov_errno, text);
+            ofi_log(e->owner, "a write to peer %u failed: %s (provider: %d%s%s)",
+                    (uint32_t)(piece->owner >> 32), fi_strerror(error.err), error.prov_errno, gap,
+                    text);
         } else {
-            ofi_log(e->owner, "an error that belongs to no write: %s (provider: %d %s)",
-                    fi_strerror(error.err), error.prov_errno, text);
+            ofi_log(e->owner, "an error that belongs to no write: %s (provider: %d%s%s)",
+                    fi_strerror(error.err), error.prov_errno, gap, text);
         }
     }
     *status = status_of(error.err);

@@ -53,6 +53,21 @@ static const char *why(int error, char *text, size_t bytes)
     return text;
 }
 
+/* What to do where this host gives no address to listen on. */
+static const char *listen_remedy(int error)
+{
+    switch (error) {
+    case EADDRINUSE:
+        return ": choose another port, or end what listens there";
+    case EADDRNOTAVAIL:
+        return ": give an address that this host has";
+    case EACCES:
+        return ": choose a port from 1024 on";
+    default:
+        return "";
+    }
+}
+
 static bool is_port(const char *text)
 {
     const size_t digits = strspn(text, "0123456789");
@@ -203,8 +218,8 @@ int hlg_tcp_listen(const char *address, uint32_t message_bytes_max,
     }
     freeaddrinfo(found);
     if (fd < 0) {
-        (void)snprintf(error, error_bytes, "cannot listen on %s: %s", address,
-                       why(-fd, text, sizeof text));
+        (void)snprintf(error, error_bytes, "cannot listen on %s: %s%s", address,
+                       why(-fd, text, sizeof text), listen_remedy(-fd));
         return -HLG_EIO;
     }
     struct hlg_tcp_listener *l = calloc(1, sizeof *l);

@@ -42,7 +42,8 @@ struct hlg_staged_config {
 int hlg_staged_create(const struct hlg_staged_config *config, struct hlg_staged **staged,
                       char *error, size_t error_bytes);
 
-/* The fabric that messengers and pumps get; caps.device_memory is true of it, and its `copies` says what it did. */
+/* The fabric of one messenger or pump, since its flusher answers whoever polls it; caps.device_memory is true of it,
+ * and its `copies` says what it did. */
 struct hlg_fabric *hlg_staged_fabric(struct hlg_staged *staged);
 
 /* After all its endpoints were freed. Waits for copies; takes NULL. */
