@@ -568,8 +568,9 @@ int ofi_poll(struct hlg_transport *t, struct hlg_transport_event *events, uint32
 
 /*
  * A write of ours was refused though there is room in our window. shm of libfabric 1.17 takes one write of up to 4 KiB
- * to a peer at a time, so that pages go at the pace at which both sides look: there a few reads on the spot are far
- * cheaper than a round of the whole program. What is reaped is for the next poll. Returns whether a completion came.
+ * to a peer at a time, so that pages go at the pace at which both sides look: there many reads on the spot are far
+ * cheaper than a round of the whole program, and over TCP a few are. What is reaped is for the next poll. Returns
+ * whether a completion came.
  */
 static bool await_room(struct ofi_endpoint *e, const struct ofi_peer *peer)
 {

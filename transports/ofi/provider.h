@@ -24,8 +24,8 @@ struct ofi_provider {
     uint32_t domains_max; /* endpoints that are affordable: memory, set-up time, device limits */
     uint64_t merge_bytes_max; /* 0: the usual; see ofi_provider_merges() */
     uint32_t
-        patience; /* reads of an empty queue that are worth while where something just came, or must come before
-                          more is taken: a peer takes one write at a time; 0: none */
+        patience; /* reads of an empty queue that are worth while where something just came, or must come
+                          before more is taken; 0: none */
     enum ofi_ip ip;
     bool placed;          /* FI_DELIVERY_COMPLETE is asked for and means placed */
     bool local;           /* reaches this machine only */
