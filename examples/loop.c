@@ -6,6 +6,8 @@
  *
  * A decode node asks for ten requests; the prefill node computes each in one forward pass, layer by
  * layer, and its pages are compared with those that landed.
+ *
+ *     cc loop.c $(pkg-config --cflags --libs halage-loop halage-fault)
  */
 #include <halage/places.h>
 #include <halage/pump.h>

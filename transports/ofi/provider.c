@@ -81,8 +81,7 @@ static const struct ofi_option efa_checks[] = {
  * receive buffer for each. Its fabric "efa-direct" (2.1) is not taken: it does not bound its completion queue.
  * verbs reports some failed writes without the context that they were posted with (issue 5738); the
  * connection is lost with them, and all that follows is flushed.
- * tcp was called net up to 1.17. Two reads more are worth a tenth of its rate at 16 KiB and 64 KiB (perf-ratio); with
- * sixteen small pages lose as much.
+ * tcp was called net up to 1.17. How much patience is worth: docs/transport.md.
  */
 static const struct ofi_provider table[] = {
     {.name = "efa",
