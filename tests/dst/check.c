@@ -157,7 +157,7 @@ void check_post(struct node *n, uint32_t lane, const uint8_t *source, uint32_t b
     }
 }
 
-static void take_census(const struct node *n, struct hlg_census *census)
+void check_census(const struct node *n, struct hlg_census *census)
 {
     if (n->decode) {
         hlg_decode_census(n->pump->machine.memory, census);
@@ -181,7 +181,7 @@ void check_tables(struct node *n)
     struct world *w = n->world;
     struct hlg_census c;
 
-    take_census(n, &c);
+    check_census(n, &c);
     looked(w, CHECK_BOUND);
     looked(w, CHECK_REST);
     if (c.requests > c.requests_max || c.timers > c.requests_max || c.sessions > c.sessions_max ||
@@ -226,7 +226,7 @@ void check_rest(struct world *w)
     for (uint32_t i = 0; i < w->node_count; i++) {
         struct node *n = &w->nodes[i];
         struct hlg_census c;
-        take_census(n, &c);
+        check_census(n, &c);
         looked(w, CHECK_REST);
         if (c.requests + c.timers + c.slots + c.pages + c.ops + c.blocks + c.chunks > 0) {
             world_break(w, CHECK_REST,

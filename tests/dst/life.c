@@ -186,7 +186,16 @@ static bool is_idle(const struct node *n)
 /* Whether a node has too few pages or slots left: those that are poisoned come back with a restart. */
 static bool is_worn(const struct node *n)
 {
-    for (uint32_t pool = 0; n->poisonings > 0 && pool < n->layout.pools; pool++) {
+    struct hlg_census census;
+
+    if (n->poisonings == 0) {
+        return false;
+    }
+    check_census(n, &census);
+    if (n->decode && census.slots_max - census.slots_poisoned < n->world->share) {
+        return true; /* a request of all its sources has none either */
+    }
+    for (uint32_t pool = 0; pool < n->layout.pools; pool++) {
         for (uint32_t g = 0; g < n->layout.group_count; g++) {
             uint32_t good = 0;
             for (uint32_t i = 0; i < n->layout.groups[g].page_count; i++) {

@@ -10,6 +10,7 @@
 #ifndef HALAGE_TESTS_DST_WORLD_H
 #define HALAGE_TESTS_DST_WORLD_H
 
+#include "../../src/core/census.h"
 #include "../../src/driver/rng.h"
 #include "kinds.h"
 #include <halage/pump.h>
@@ -331,6 +332,7 @@ hlg_time device_next(const struct node *n);
 void check_landing(void *context, const struct hlg_loop_landing *landing);
 /* Bytes that a pump posts, of one page or of several in a row; `source` in the memory of that lane. */
 void check_post(struct node *n, uint32_t lane, const uint8_t *source, uint32_t bytes);
+void check_census(const struct node *n, struct hlg_census *census);
 void check_tables(struct node *n);
 void check_rest(struct world *w);
 
