@@ -232,7 +232,7 @@ class BadInput(unittest.TestCase):
             cases += [
                 ([both, prefill, perf], ["--provider=efa"],
                  "efa (needs libfabric 1.22 or newer, and this is .*EFA installer|"
-                 "cannot be used here.*: use .*, or see halage doctor)"),
+                 "cannot be used here.*[:;] use .*, or see halage doctor)"),
                 ([decode, perf], ["--provider=verbs;ofi_rxm"],
                  "verbs;ofi_rxm cannot be used here.*: it finds no device of its own; use .*, or see halage doctor$"),
             ]
