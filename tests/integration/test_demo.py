@@ -105,7 +105,7 @@ class Variants(unittest.TestCase):
         self.assertEqual(sum(step["tokens"] for step in decode),
                          sum(r["output_tokens"] for r in requests))
         for request in requests:
-            # ACCEPT and the pieces travel apart: either may come first, and ACCEPT after the request is over
+            # ACCEPT and the pieces travel apart: either may come first, and ACCEPT after READY is not told
             moments = ["submitted_ns", "asked_ns", "first_piece_ns",
                        "last_piece_ns", "ready_ns", "first_token_ns"]
             if request["prompt_tokens"] > 1:
@@ -113,6 +113,7 @@ class Variants(unittest.TestCase):
                 self.assertEqual(times, sorted(times), request)
                 if request["accepted_ns"] is not None:
                     self.assertLess(request["asked_ns"], request["accepted_ns"], request)
+                    self.assertLessEqual(request["accepted_ns"], request["ready_ns"], request)
             else:
                 self.assertIsNone(request["last_piece_ns"])
         accepted = [r for r in requests if r["accepted_ns"] is not None]
